@@ -26,12 +26,13 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test pytest loops quick fuzz lint style types format bench clean
+.PHONY: help setup demo test pytest loops quick chaos fuzz lint style types format bench clean
 
 help:
 	@echo "make demo     set up if needed, a story of three minutes that ends in verdicts and a report"
 	@echo "make test     set up if needed, then lint, type-check and run every test"
 	@echo "make quick    lint and the tests that break most often, in a minute and a half"
+	@echo "make chaos    an hour of kills, damaged files and clusters: before a release, and after a change of the store"
 	@echo "make setup    only create .venv"
 	@echo "make lint     ruff, mypy and the import contracts"
 	@echo "make format   let ruff rewrite the sources"
@@ -68,6 +69,16 @@ MINUTES ?= 10
 
 fuzz: $(READY)
 	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m data.fuzz --minutes $(MINUTES)
+
+# The suite has a short round of each; here are the long ones.
+CLUSTER_ROUNDS ?= 50
+
+chaos: loops
+	@echo "==> kills and damage"
+	@HYPOTHESIS_PROFILE=dev OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal \
+	  $(addprefix tests/lab/,test_chaos.py test_store_death.py test_store_damage.py test_store_sharing.py test_packs.py)
+	@for round in $$(seq $(CLUSTER_ROUNDS)); do echo "==> clusters, round $$round of $(CLUSTER_ROUNDS)"; \
+	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -x tests/lab/test_cluster.py tests/lab/test_slurm.py || exit 1; done
 
 loops: $(READY)
 	@echo "==> compiling loops"

@@ -34,7 +34,6 @@ from flipscope.lab.run.cluster import AHEAD, Cluster
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.events import Failed, Finished
 from flipscope.lab.run.runner import InProcess, Job, Pool, Runner
-from flipscope.lab.store import tables
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Outcome, Result, Scale, Study, Trial
 
@@ -213,12 +212,14 @@ def many_rows(folder: str, count: int) -> None:
     """A store of so many results, written at once."""
     trial = '{"number":%d,"width":64,"layers":2,"init":"gaussian","rate":0.1,"shape":[1,2]}'
     outcome = '{"mean":%r,"low":0.25,"high":0.75,"count":%d,"note":"a text","list":[1,2],"flag":true}'
-    with Store(folder) as store, store._writing() as database:
+    row = {"study": "many", "revision": 1, "source": "", "seconds": 1.5, "attempts": 1, "arrays": None}
+    with Store(folder) as store, store.writing():
+        row["machine"] = store.insert_content(b"{}")
         for number in range(count):
-            key = hashlib.sha256(str(number).encode()).hexdigest()
-            done = f"2024-01-01T00:00:00.{number:06}+00:00"
-            row = (key, "many", "c", trial % number, 1.5, done, 1, outcome % (number / 7, number), None, 0, "m")
-            database.execute(tables.inserted("results"), tables.sealed("results", row))
+            row["key"] = hashlib.sha256(str(number).encode()).hexdigest()
+            row["finished"] = f"2024-01-01T00:00:00.{number:06}+00:00"
+            row |= {"trial": trial % number, "outcome": outcome % (number / 7, number)}
+            store.insert("results", row)
 
 
 def child(*command: str) -> tuple[float, float]:

@@ -9,9 +9,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from commands import Run
 
-from flipscope.cli import COMMANDS, EXAMPLES, RENAMED, build_parser
+from flipscope.cli import COMMANDS, EXAMPLES, build_parser
 from flipscope.cli.hours import check_hours
 
 
@@ -71,16 +70,6 @@ def test_examples_of_the_first_page_name_commands() -> None:
     lines = [line.split() for line in EXAMPLES.splitlines() if line.startswith("  flipscope ")]
     assert len(lines) > 10
     assert {words[1] for words in lines} <= {command.split()[0] for command in COMMANDS}
-
-
-@pytest.mark.parametrize(("command", "old"), [(command, old) for command in RENAMED for old in RENAMED[command]])
-def test_old_spellings_are_refused_with_the_new_one(run: Run, command: str, old: str) -> None:
-    for given in ([old, "3"], [f"{old}=3"]):
-        code, out, err = run(command, "x1", *given)
-        assert (code, out) == (2, "")
-        assert err == f"flipscope: flipscope {command} has no option {old} any more: use {RENAMED[command][old]}.\n"
-    new = RENAMED[command][old].split()[0]
-    assert new in {option for action in _parser(command)._actions for option in action.option_strings}
 
 
 def test_long_work_is_announced(capsys: pytest.CaptureFixture[str]) -> None:

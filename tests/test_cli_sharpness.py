@@ -171,7 +171,6 @@ def test_landscape_as_json(run: Run, model: tuple[Transformer, str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-o", "picture.svg"], "has no option -o any more: use --plot FILE"),
         (["--plot", "picture.gif"], "must end in"),
         (["--plot", "/no/such/folder/x.svg"], "cannot be written"),
         (["--points", "4"], "must be odd"),

@@ -15,10 +15,10 @@ from flipscope.basics.estimates import mean_from_samples
 from flipscope.cube.expression import parse
 from flipscope.cube.portrait import exact_portrait
 from flipscope.lab import registry
+from flipscope.lab.findings import Findings
 from flipscope.lab.judges import share
 from flipscope.lab.looks import confidence as of_each
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run
 from flipscope.lab.verdict import Judgement
 from flipscope.studies.geometry import low_variance, random_init, trained_models, trained_profiles
 
@@ -33,9 +33,9 @@ def shown(drawn: RenderableType, width: int = 80) -> str:
     return out.getvalue()
 
 
-def run_of(*found: Judgement, failed: int = 0) -> Run:
+def run_of(*found: Judgement, failed: int = 0) -> Findings:
     judgements = [(claim(f"claim {place}"), each) for place, each in enumerate(found)]
-    return Run(TINY, "smoke", 5, 5 - failed, failed, 0, 1.0, Rows([{"number": 1}]), judgements)
+    return Findings(TINY, "smoke", 5, 5 - failed, failed, 0, 1.0, Rows([{"number": 1}]), judgements)
 
 
 def tiny_stop(*claims: str) -> demo.Stop:
@@ -118,13 +118,13 @@ def test_a_step_is_one_screen(width: int) -> None:
     for place, stop in enumerate(demo.TOUR):
         study = registry.find(stop.study)
         assert set(stop.claims) <= {each.name for each in study.claims}
-        run = Run(study, "demo", 5, 5, 0, 0, 1.0, TABLES[stop.study], [(each, BAD) for each in study.claims])
+        run = Findings(study, "demo", 5, 5, 0, 0, 1.0, TABLES[stop.study], [(each, BAD) for each in study.claims])
         lines = shown(demo.stop_page(stop, run), width).splitlines()
         lines += [] if place else shown(demo.meanings_page(), width).splitlines()
         assert len(lines) + 5 <= 30, stop.study  # with its heading
         assert max(map(len, lines)) <= width
     functions = [exact_portrait(parse(text), text) for text in demo.FUNCTIONS]
-    whole = Run(TINY, "smoke", 5, 5, 0, 0, 1.0, Rows([{"number": 1}]), [(claim(), BAD)])
+    whole = Findings(TINY, "smoke", 5, 5, 0, 0, 1.0, Rows([{"number": 1}]), [(claim(), BAD)])
     pages = demo.functions_page(functions), demo.model_page(), demo.last_page([whole] * len(demo.TOUR), 180.0)
     for page in pages:
         lines = shown(page, width).splitlines()

@@ -29,14 +29,13 @@ from flipscope.cli.run import watched
 from flipscope.cube.expression import parse
 from flipscope.cube.portrait import Portrait, exact_portrait
 from flipscope.lab import registry
+from flipscope.lab.findings import Findings
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run
 from flipscope.lab.run.runner import open_runner
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study, Trial
 from flipscope.lab.verdict import VERDICTS
-from flipscope.report.lab import INTERIM, MARKS, mark_of
-from flipscope.report.terminal import Bar, number, show
+from flipscope.report.terminal import INTERIM, MARKS, Bar, mark_of, number, show
 from flipscope.report.views import claim_views
 
 FUNCTIONS = ("parity(21)", "majority(21)", "first(21)", "maj(x1..x5) ^ (x6 & x7)")
@@ -270,7 +269,7 @@ def meanings_page() -> RenderableType:
     return Group(Text(lead), Padding(table, (0, 0, 1, 2)))
 
 
-def stop_page(stop: Stop, run: Run) -> RenderableType:
+def stop_page(stop: Stop, run: Findings) -> RenderableType:
     """What a study found: its picture, the claims of the story, and how many more the report has."""
     views = {view["name"]: view for view in claim_views(run)}
     shown = [views.pop(name) for name in stop.claims if name in views]
@@ -330,7 +329,7 @@ def model_page() -> RenderableType:
 # ---------------------------------------------------------------- the end
 
 
-def last_page(runs: Sequence[Run], seconds: float) -> RenderableType:
+def last_page(runs: Sequence[Findings], seconds: float) -> RenderableType:
     """The verdicts of all studies, counted; which claims are contradicted; where to go from here."""
     found = [(run.study.name, Counter(judgement.verdict for _, judgement in run.judgements)) for run in runs]
     whole = sum((counts for _, counts in found), Counter())

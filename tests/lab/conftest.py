@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flipscope.lab.store import schema
 from flipscope.lab.store.store import Store
-
-
-@pytest.fixture
-def local_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the tests are run on."""
-    monkeypatch.setattr(schema, "on_local_disk", lambda _: True)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 from flipscope.basics.errors import InputError
-from flipscope.lab.store.store import Store
-from flipscope.lab.study import Scale, Study, Trial
+from flipscope.lab.keys import trial_key
+from flipscope.lab.store.store import Record, Store
+from flipscope.lab.study import Result, Scale, Study, Trial
 
 OUTCOME = {"mean": 0.5, "worst": math.inf, "count": 10**40, "names": ["é"], "weights": np.arange(12.0).reshape(3, 4)}
 
@@ -46,7 +48,24 @@ STUDY = Tosses()
 
 
 def put(to: Store, key: str = "k", outcome: Any = OUTCOME, **options: Any) -> None:
-    to.put(key, "tosses", {"size": 3}, "c0de", outcome, 1.5, **options)
+    to.put(key, "tosses", {"size": 3}, 1, outcome, 1.5, **options)
+
+
+def record(store: Store, key: str) -> Record | None:
+    """The stored trial of this key."""
+    return store.records([key])[0].get(key)
+
+
+def results(store: Store, study: Study, trials: Sequence[Trial]) -> list[Result]:
+    """The trials that are done, in their order."""
+    keys = {trial_key(study, trial): trial for trial in trials}
+    records = store.records(keys)[0]
+    return [Result(trial, records[key].outcome, records[key].seconds) for key, trial in keys.items() if key in records]
+
+
+def flat(store: Store, study: str | None = None, where: Any = ()) -> list[Any]:
+    """The rows of a table, all at once."""
+    return list(store.table(study, where))
 
 
 def refused(match: str, call: Any, *arguments: Any, **options: Any) -> str:
@@ -58,9 +77,8 @@ def refused(match: str, call: Any, *arguments: Any, **options: Any) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Whatever is in a folder, except what SQLite keeps in memory."""
-    found = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("-shm")]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    """Whatever is in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
@@ -72,13 +90,14 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
 WRITER = """
 import sys
 import numpy as np
-from flipscope.lab.store.store import Store
+from flipscope.lab.keys import trial_key
+from flipscope.lab.store.store import Record, Store
 
 folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Store(folder) as store:
     print("ready", flush=True)
     for number in range(first, last):
-        store.put(f"k{number}", "tosses", {"n": number}, "c", {"n": number, "x": np.arange(number)}, 1.0)
+        store.put(f"k{number}", "tosses", {"n": number}, 1, {"n": number, "x": np.arange(number)}, 1.0)
         print(number, flush=True)
 print("end", flush=True)
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,13 @@ import numpy as np
 import pytest
 from commands import Run as Call
 
-from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.progress import Progress
-from flipscope.lab import changes, registry
-from flipscope.lab.changes import Change, older_revisions, outdated
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab import registry
+from flipscope.lab.findings import Findings, findings
+from flipscope.lab.keys import trial_key
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Outcome, Scale, Study, Trial
@@ -58,12 +56,12 @@ class Draws(Study):
 STUDY = Draws()
 
 
-def run(folder: Path, *, again: bool = False, limit: int | None = None) -> Run:
+def run(folder: Path, *, again: bool = False, limit: int | None = None) -> Findings:
     with Store(folder) as store:
         return run_study(STUDY, "smoke", store, InProcess(), again=again, limit=limit)
 
 
-def values(found: Run) -> list[float]:
+def values(found: Findings) -> list[float]:
     return [row["value"] for row in found.table]
 
 
@@ -87,7 +85,7 @@ def test_an_outcome_stays_until_the_new_one_is_there(tmp_path: Path, monkeypatch
     second = run(tmp_path, again=True)
     assert (second.done, second.failed, len(second.looks)) == (5, 1, 1)
     with Store(tmp_path) as store:
-        found = judged(STUDY, "smoke", store)
+        found = findings(STUDY, "smoke", store)
     assert (found.done, found.failed) == (6, 0)
     assert values(found)[2] == values(first)[2]
     assert values(found)[3] == pytest.approx(values(first)[3] + 0.05)
@@ -114,69 +112,35 @@ def test_the_command_measures_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 # ---------------------------------------------------------------- what is said beside older results
 
-CHANGE = Change("0.2.0", "draws are wider")
-
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """Two results of flipscope 0.1.5, four of 0.2.0, and three of an older revision of the study."""
-    code = code_version(STUDY)
+    """Six results, of another version of the study's file, and three of an older revision of the study."""
     with Store(tmp_path) as store:
         for number, trial in enumerate(STUDY.trials("smoke")):
-            machine = {"flipscope": "0.1.5" if number < 2 else "0.2.0", "cpu": "abacus"}
             outcome = STUDY.measure(trial, lambda done, total: None)
-            store.put(trial_key(STUDY, trial, code), "draws", trial.content(), code, outcome, 0.1, machine=machine)
+            store.put(trial_key(STUDY, trial), "draws", trial.content(), 1, outcome, 0.1, source="0" * 64)
             if number < 3:
-                store.put(f"{number:064}", "draws", trial.content(), "0-of-before", outcome, 0.1)
+                store.put(f"{number:064}", "draws", trial.content(), 0, outcome, 0.1)
     return tmp_path
 
 
-def test_what_changed_since_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert outdated(STUDY, {"0.1.0": 3}) == []
-    monkeypatch.setattr(changes, "CHANGES", (CHANGE, Change("0.10.0", "more", ("draws",)), Change("9.0", "no", ("x",))))
-    monkeypatch.setattr(registry, "address", lambda study: study.name)
-    assert outdated(STUDY, {"0.10.0": 3}) == []
-    assert outdated(STUDY, {"0.9.2": 1, "0.1.5": 1_200, "": 2}) == [
-        "2 results of draws were measured by flipscope of an unknown version; since then: draws are wider; more; "
-        "flipscope run draws --again measures them anew.",
-        "1,200 results of draws were measured by flipscope 0.1.5; since then: draws are wider; more; "
-        "flipscope run draws --again measures them anew.",
-        "1 results of draws were measured by flipscope 0.9.2; since then: more; "
-        "flipscope run draws --again measures them anew.",
-    ]
-
-
-def test_older_revisions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Draws, "revision", 3)
-    found = older_revisions(STUDY, {"1-a": 2, "1-b": 3, "2-a": 1, "3-a": 7, "of before": 9})
-    assert [sentence.partition(" stored")[0] for sentence in found] == ["5", "1"]
-    assert "of its revision 1, which is now 3" in found[0]
-
-
-def test_every_command_says_which_results_are_older(older: Path, monkeypatch: pytest.MonkeyPatch, run: Call) -> None:
-    def find(name: str) -> Study:
-        if name != "draws":
-            raise InputError(f"no study is called {name!r}")
-        return STUDY
-
-    monkeypatch.setattr(registry, "find", find)
+def test_commands_say_which_results_are_older(older: Path, monkeypatch: pytest.MonkeyPatch, run: Call) -> None:
+    monkeypatch.setattr(registry, "find", lambda name: STUDY)
     monkeypatch.setenv("COLUMNS", "300")
     where = ["--results", str(older)]
-    measure = ["run", "draws", "--scale", "smoke", "--workers", "0"]
-    assert not any("since then" in run(*each, *where)[1] for each in (measure, ["results"], ["status"]))
-    monkeypatch.setattr(changes, "CHANGES", (CHANGE,))
-    said = re.compile(r"2 results of draws were measured by flipscope 0\.1\.5; since then: draws are wider; ")
-    revision = "3 stored results of draws are of its revision 0, which is now 1"
-    overview, listed, status = (run(*each, *where)[1] for each in (["results"], ["results", "draws"], ["status"]))
-    assert all(said.search(page) for page in (overview, listed, status, run(*measure, *where)[1]))
-    assert revision in overview
-    assert revision in listed
+    measured = ["run", "draws", "--scale", "smoke", "--workers", "0", *where]
+    other = "6 results measured by another version of the study's file: flipscope run draws --scale smoke --again"
+    monkeypatch.setattr(registry, "address", lambda study: study.name)
+    assert other in " ".join(run(*measured)[1].split())
+    sentence = "3 stored results of draws are of its revision 0, which is now 1"
+    assert sentence in run("results", *where)[1]
+    assert sentence in run("results", "draws", *where)[1]
     (row,) = json.loads(run("results", "--json", *where)[1])
-    assert len(row["notes"]) == 2
-    (state,) = json.loads(run("status", "--json", *where)[1])
-    assert said.match(state["notes"][1])
+    assert len(row["notes"]) == 1
     with Store(older, create=False) as store:
         ((page,), missing) = stored_pages(store, ["draws"])
     assert not missing
-    assert [bool(said.match(note)) for note in page.notes] == [True, False]
-    assert revision in page.notes[1]
+    assert any(sentence in note for note in page.notes)
+    assert any(other in note for note in page.notes)
+    assert other not in " ".join(run(*measured, "--again")[1].split())

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 from lab.example_studies import environment
+from lab.stores import results as stored_results
 from lab.training_studies import Trainings, Wanted, recipe
 from waiting import waited_for
 
 import flipscope.lab as lab
 from flipscope.basics.errors import InputError
 from flipscope.lab.context import kept_in, results_folder
-from flipscope.lab.keys import definition_code
+from flipscope.lab.keys import file_digest
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.run.runner import InProcess, Job, Pool, measured
@@ -53,7 +54,7 @@ def test_workers_share_a_model_and_go_on_after_a_death(folder: Path, tmp_path: P
     study = Trainings(*(Wanted(number, str(log), death=17) for number in range(3)))
     with Store(folder) as store:
         run_study(study, "smoke", store, Pool(2))
-        results = store.results(study, study.trials("smoke"))
+        results = stored_results(store, study, study.trials("smoke"))
     with one_thread():
         expected = weights(recipe().train())
     assert [result.outcome["weights"] for result in results] == [expected] * 3
@@ -112,42 +113,18 @@ def test_a_damaged_model_is_trained_again(kept: Store, folder: Path, caplog: pyt
     assert weights(again) == weights(first) == weights(models.get(recipe(), lambda *_: pytest.fail("trained")))
 
 
-def _forbidden(*_: object) -> None:
-    pytest.fail("trained")
-
-
-def test_files_with_each_others_names_are_renamed(kept: Store, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A cycle of three: none is measured in place of another, and none is lost."""
-    models = Models(folder)
-    expected = [weights(models.get(recipe(seed))) for seed in range(3)]
-    paths = [models.path(recipe(seed)) for seed in range(3)]
-    contents = [path.read_bytes() for path in paths]
-    for path, content in zip(paths, [*contents[1:], contents[0]], strict=True):
-        path.write_bytes(content)
-    with caplog.at_level(logging.WARNING):
-        assert weights(models.get(recipe(), _forbidden)) == expected[0]
-    assert "other settings (seed is 1 there and 0 here): it is renamed to " + paths[1].name in caplog.text
-    assert [path.read_bytes() for path in paths] == contents
-    assert sorted(os.listdir(models.folder)) == sorted(path.name for path in paths)
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_a_file_with_the_name_of_another_is_trained_again(
-    there: bool, kept: Store, folder: Path, caplog: pytest.LogCaptureFixture
+def test_a_file_with_the_name_of_another_is_told_and_never_measured(
+    kept: Store, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether it is a copy, or the only file of its recipe, which is kept."""
     models = Models(folder)
-    models.get(recipe(1))
-    first, second = models.path(recipe()), models.path(recipe(1))
-    content = second.read_bytes()
-    first.write_bytes(content)
-    if not there:
-        second.unlink()
+    expected = [weights(models.get(recipe(seed))) for seed in range(2)]
+    first, second = (models.path(recipe(seed)) for seed in range(2))
+    first.write_bytes(second.read_bytes())
     with caplog.at_level(logging.WARNING):
-        found = models.get(recipe())
-    assert weights(found) == weights(recipe().train()) == weights(artefact.read(first))
-    assert caplog.records[-1].getMessage().endswith(", and the model is trained again")
-    assert second.read_bytes() == content
+        assert [weights(models.get(recipe(seed))) for seed in range(2)] == expected
+    (record,) = caplog.records
+    assert "other settings (seed is 1 there and 0 here), and the model is trained again" in record.getMessage()
+    assert weights(artefact.read(first)) == expected[0]
 
 
 def test_a_file_of_other_code_is_not_taken(
@@ -162,20 +139,7 @@ def test_a_file_of_other_code_is_not_taken(
     with caplog.at_level(logging.WARNING):
         models.get(recipe(), lambda done, total: steps.append(done))
     assert len(steps) == STEPS
-    assert f"was trained by other code: it is renamed to {old.name}" in caplog.text
-    assert old.exists()
-
-
-def test_a_place_that_is_in_use_is_left_alone(kept: Store, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    models = Models(folder)
-    expected = [weights(models.get(recipe(seed))) for seed in range(2)]
-    first, second = (models.path(recipe(seed)) for seed in range(2))
-    first.write_bytes(second.read_bytes())
-    second.unlink()
-    with locks.alone(second.with_name(second.name + ".lock")), caplog.at_level(logging.WARNING):
-        assert weights(models.get(recipe())) == expected[0]
-    assert "and the model is trained again" in caplog.text
-    assert not second.exists()
+    assert "was trained by other code, and the model is trained again" in caplog.text
 
 
 def test_other_recipes_and_other_code_are_other_models(
@@ -204,7 +168,7 @@ def pull(around):
 """
 
 
-def test_a_term_of_ones_own_counts_by_its_code(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_term_of_ones_own_counts_by_its_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     wanted = dataclasses.replace(
         recipe(), protocol=dataclasses.replace(recipe().protocol, terms=(LossTerm("own_terms:pull", 0.1),))
@@ -214,14 +178,14 @@ def test_a_term_of_ones_own_counts_by_its_code(folder: Path, tmp_path: Path, mon
         (tmp_path / "own_terms.py").write_text(text)
         sys.modules.pop("own_terms", None)
         importlib.invalidate_caches()
-        definition_code.cache_clear()
+        file_digest.cache_clear()
         return Models(folder).path(wanted)
 
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     first = path(OWN_TERM)
-    assert path(OWN_TERM.replace("STRENGTH", "FACTOR") + "\n\nUNUSED = 1\n") == first
+    assert path(OWN_TERM) == first
     assert path(OWN_TERM.replace("2.0", "3.0")) != first
-    definition_code.cache_clear()
+    file_digest.cache_clear()
 
 
 def test_the_list_has_finished_and_unfinished_models(

@@ -15,15 +15,18 @@ import numpy as np
 import pytest
 from lab.example_studies import HOLD, Blinks, environment
 from lab.processes import members
+from lab.stores import flat
+from lab.stores import results as stored_results
 from repetitions import repeated
 from waiting import LIMIT, waited_for
 
+from flipscope.lab.findings import findings
 from flipscope.lab.keys import trial_key
-from flipscope.lab.run.driver import judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
 
-KILLS = repeated(20, 9)  # a multiple of three more than once: there are three ways to be killed
+KILLS = repeated(57, 9)  # a multiple of three more than once: there are three ways to be killed
 
 
 def start(folder: Path, hold: Path) -> subprocess.Popen[bytes]:
@@ -77,18 +80,20 @@ def test_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         waited_for(lambda: not any(map(members, [*sessions, last.pid])))  # no worker outlives its driver
 
         keys = [trial_key(study, trial) for trial in study.trials("smoke")]
-        rows = store.rows("blinks")
+        rows = flat(store, "blinks")
         assert sorted(row["key"] for row in rows) == sorted(keys)
         assert store.records(keys)[1] == set()
         assert store.failures("blinks") == []
         states = store.runs("blinks", latest=False)
         assert states[-1].state == "done"
         assert {state.state for state in states[:-1]} <= {"interrupted"}
-        for trial, result in zip(study.trials("smoke"), store.results(study, study.trials("smoke")), strict=True):
+        for trial, result in zip(
+            study.trials("smoke"), stored_results(store, study, study.trials("smoke")), strict=True
+        ):
             stream = np.random.default_rng(trial.number)
             assert result.outcome["value"] == stream.random()
             assert result.outcome["many"].tobytes() == stream.random(1000).tobytes()
-        disturbed = judged(study, "smoke", store)
+        disturbed = findings(study, "smoke", store)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the pauses of the trials have no say in what they give
     with Store(tmp_path / "calm") as calm:
         run = run_study(study, "smoke", calm, InProcess())

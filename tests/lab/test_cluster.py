@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from lab.cluster_events import ends, jobs_of
 from lab.example_studies import Blinks, Deed, Deeds, Numbers, environment
+from lab.stores import flat, record
+from lab.stores import results as stored_results
 from waiting import waited_for
 
 from flipscope.basics.errors import InputError
@@ -79,7 +81,7 @@ def test_the_same_numbers_everywhere_to_the_last_bit(address: str, tmp_path: Pat
         for name, runner in {"here": InProcess(), "pool": Pool(2), "cluster": cluster}.items():
             with Store(tmp_path / name) as store:
                 assert run_study(study, "smoke", store, runner).complete
-                runs.append(store.results(study, study.trials("smoke")))
+                runs.append(stored_results(store, study, study.trials("smoke")))
     assert len(runs[0]) == 5
     for here, *others in zip(*runs, strict=True):
         assert here.outcome["threads"] == 1
@@ -118,12 +120,12 @@ def test_a_worker_killed_in_the_middle_of_a_trial(address: str, tmp_path: Path) 
     with open_runner(cluster=address) as cluster, Store(tmp_path / "results") as store:
         run = run_study(study, "smoke", store, Killing())
         assert (run.done, run.failed) == (41, 0)
-        assert sorted(row["key"] for row in store.rows("deeds")) == sorted(keys) == sorted(measured)
-        record = store.get(keys[0])
-        assert record is not None
-        assert record.attempts == 2
-        assert [record.outcome["pid"]] != victims
-        assert record.machine["flipscope"]
+        assert sorted(row["key"] for row in flat(store, "deeds")) == sorted(keys) == sorted(measured)
+        found = record(store, keys[0])
+        assert found is not None
+        assert found.attempts == 2
+        assert [found.outcome["pid"]] != victims
+        assert found.machine["flipscope"]
 
 
 def test_finished_trials_are_released(address: str) -> None:
@@ -185,7 +187,7 @@ def test_trials_of_one_worker_share_its_memory() -> None:
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(times))
 
 
-@pytest.mark.parametrize("changed", ["code_version", "sources_digest"])
+@pytest.mark.parametrize("changed", ["source_digest", "sources_digest"])
 def test_another_version_of_the_code_is_not_trusted(
     changed: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,8 +321,8 @@ def test_a_scheduler_that_wants_certificates(safe_address: str, files: dict[str,
         ("our cert", "our cert", "nonsense", "are not a certificate and its key in PEM format"),
         ("our cert", "our cert", "other key", "--tls-key .*other key does not belong to the certificate"),
         ("our cert", "our cert", "locked key", "--tls-key .*locked key is locked by a passphrase"),
-        ("other cert", "our cert", "our key", r"is not trusted \(self.signed certificate\): give with --tls-ca"),
-        ("our cert", "other cert", "other key", "refuses our certificate: give with --tls-cert and --tls-key"),
+        ("other cert", "our cert", "our key", "answers with these certificates .* give with --tls-ca"),
+        ("our cert", "other cert", "other key", "answers with these certificates .* give with --tls-ca"),
     ],
 )
 @pytest.mark.usefixtures("patient")
@@ -358,8 +360,8 @@ def test_wrong_addresses_are_a_sentence(address: str, safe_address: str, files: 
         cases: list[tuple[str, dict[str, str], str]] = [
             (f"tcp://127.0.0.1:{other.getsockname()[1]}", {}, "is not a Dask scheduler, or requires tls://"),
             (safe_address.replace("tls", "tcp"), {}, "is not a Dask scheduler, or requires tls://"),
-            ("tls://127.0.0.1", tls, "no Dask scheduler answers at tls://127.0.0.1: start one"),
-            (address.replace("tcp", "tls"), tls, "does not use TLS: correct --cluster"),
+            ("tls://127.0.0.1", tls, "no Dask scheduler at tls://127.0.0.1 answers .* start one"),
+            (address.replace("tcp", "tls"), tls, "answers with these certificates .* correct --cluster"),
             (address, tls, "--tls-ca is for an address tls://..., and --cluster is tcp://"),
             ("http://127.0.0.1:8787", {}, "--cluster http://127.0.0.1:8787 must begin with tls:// or tcp://"),
             ("nonsense://x", tls, "--cluster nonsense://x must begin with tls:// or tcp://"),

@@ -14,13 +14,14 @@ import pytest
 from commands import Run, document
 from data.image_sets import random_set, write_npz, write_svhn
 from lab.data_studies import STUDY
+from lab.stores import flat
 
 import flipscope
 from flipscope.basics.errors import InputError
 from flipscope.data.finding import VARIABLE, data_in
 from flipscope.data.images import load_images
 from flipscope.lab.data_sets import available_sets, data_set, recorded
-from flipscope.lab.run.driver import judged
+from flipscope.lab.findings import findings
 from flipscope.lab.store.store import Store
 
 ADDRESS = "lab.data_studies:STUDY"
@@ -39,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 
 def table(results: Path) -> list[float]:
     with Store(results, create=False) as store:
-        return [row["value"] for row in judged(STUDY, "smoke", store).table]
+        return [row["value"] for row in findings(STUDY, "smoke", store).table]
 
 
 def test_a_run_on_a_pool_and_its_report_without_the_data(run: Run, data: Path, tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_run_on_a_pool_and_its_report_without_the_data(run: Run, data: Path, t
     with data_in(data):
         reference = data_set("svhn")
     with Store(results) as store:
-        rows = store.rows("bright")
+        rows = flat(store, "bright")
     assert {row["trial.data"] for row in rows} == {reference}
     assert str(data) not in json.dumps(rows)  # which folder it was, no result knows
     assert os.getpid() not in {row["outcome.pid"] for row in rows}

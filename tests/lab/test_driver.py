@@ -8,23 +8,25 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.example_studies import Blinks, Deed, Deeds, environment
+from lab.stores import record
+from lab.stores import results as stored_results
 from waiting import LIMIT, waited_for
 
 from flipscope.basics.errors import InputError, RunError
 from flipscope.figures import Figure, Panel, Series
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.findings import Findings, Judgements, findings
+from flipscope.lab.keys import trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run import driver
-from flipscope.lab.run.driver import Judgements, Run, judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.events import Event, Failed, Finished, Idle, Started
 from flipscope.lab.run.runner import InProcess, Job, Pool
 from flipscope.lab.store.store import Store
@@ -45,7 +47,7 @@ class Notes:
         self.heard: list[Event] = []
         self.verdicts: list[list[str]] = []
         self.began: tuple[Any, ...] = ()
-        self.ended: Run | None = None
+        self.ended: Findings | None = None
 
     def begin(self, study: Study, scale: str, total: int, reused: int, costs: Mapping[str, float]) -> None:
         self.began = (study.name, scale, total, reused, dict(costs))
@@ -53,14 +55,14 @@ class Notes:
     def event(self, event: Event) -> None:
         self.heard.append(event)
         if isinstance(event, Finished):
-            assert self.store.get(event.key) is not None
+            assert record(self.store, event.key) is not None
         elif isinstance(event, Failed):
             assert [failure.traceback for failure in self.store.failures(keys=[event.key])] == [event.traceback]
 
     def judged(self, judgements: Judgements) -> None:
         self.verdicts.append([judgement.note for _, judgement in judgements])
 
-    def finished(self, run: Run) -> None:
+    def finished(self, run: Findings) -> None:
         self.ended = run
 
 
@@ -98,11 +100,11 @@ def test_a_run_from_start_to_end(store: Store) -> None:
         0,
         "flipscope run deeds",
     )
-    assert (state.code, state.scale, state.running) == (code_version(study), "smoke", [])
+    assert (state.revision, state.scale, state.running) == (1, "smoke", [])
     assert state.verdicts == [{"claim": "mean", "verdict": "reproduced", "standing": "look"}]
-    record = store.get(keys(study)[0])
-    assert record is not None
-    assert (record.study, record.trial, record.attempts) == ("deeds", study.chosen[0].content(), 1)
+    found = record(store, keys(study)[0])
+    assert found is not None
+    assert (found.study, found.trial, found.attempts) == ("deeds", study.chosen[0].content(), 1)
 
 
 def test_json(store: Store) -> None:
@@ -160,29 +162,30 @@ def test_failures_are_stored_and_tried_again(store: Store, tmp_path: Path) -> No
 def test_damaged_trials_are_measured_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     study = Blinks()
     first = run_study(study, "smoke", store, Pool(2), limit=4)
-    files = sorted(store.arrays.folder.rglob("*.safetensors"))
-    assert len(files) == 4
-    files[0].unlink()
-    files[1].write_bytes(b"something else")
-    assert judged(study, "smoke", store).done == 2
+    first_key, second_key, *_ = sorted(store.done(keys(study)))
+    with store.writing() as connection:
+        lost = "digest = (SELECT arrays FROM results WHERE key = ?)"
+        connection.execute(f"DELETE FROM contents WHERE {lost}", (first_key,))
+        connection.execute(f"UPDATE contents SET content = x'00' WHERE {lost}", (second_key,))
+    assert findings(study, "smoke", store).done == 2
     runner = Counted()
     run = run_study(study, "smoke", store, runner, limit=2)
     assert (len(runner.jobs), run.reused, run.done) == (2, 2, 4)
-    assert "2 stored trials of blinks are damaged or have lost their arrays, and are measured again" in caplog.text
+    assert "2 stored trials of blinks are damaged, and are measured again" in caplog.text
     assert run.table == first.table
-    assert judged(study, "smoke", store).done == 4
+    assert findings(study, "smoke", store).done == 4
 
 
 def test_what_is_stored_is_judged_alone(store: Store) -> None:
     study = Deeds(*(Deed("nothing", number) for number in range(60)))
-    empty = judged(study, "smoke", store)
+    empty = findings(study, "smoke", store)
     assert (empty.done, empty.missing, empty.table, empty.complete) == (0, 60, [], False)
     assert empty.judgements[0][1].quantity == "no trial is done"
     run = run_study(study, "smoke", store, InProcess())
-    found = judged(study, "smoke", store)
+    found = findings(study, "smoke", store)
     assert (found.table, found.done, found.complete) == (run.table, 60, True)
     assert found.judgements == run.judgements
-    assert found.seconds == sum(result.seconds for result in store.results(study, study.chosen))
+    assert found.seconds == sum(result.seconds for result in stored_results(store, study, study.chosen))
     assert len(store.runs("deeds", latest=False)) == 1
 
 
@@ -226,7 +229,7 @@ def test_a_run_has_the_figures_of_its_table_and_a_short_repr(store: Store) -> No
     study = Drawn(*(Deed("nothing", number) for number in range(3)))
     part = run_study(study, "smoke", store, InProcess(), limit=2)
     assert part.figures == []
-    assert repr(part) == f"Run({study.name}, smoke: 2 of 3 trials; claims: 1 undecided)"
+    assert repr(part) == f"Findings({study.name}, smoke: 2 of 3 trials; claims: 1 undecided)"
     (figure,) = run_study(study, "smoke", store, InProcess()).figures
     assert figure.panels[0].series[0].x == [0, 1, 2]
 
@@ -269,9 +272,9 @@ def test_an_interrupt_stops_and_the_next_call_resumes(store: Store) -> None:
     assert (state.state, state.done, state.total) == ("stopped", 2, 4)
     run = run_study(study, "smoke", store, InProcess())
     assert (run.reused, run.done, run.complete) == (2, 4, True)
-    record = store.get(keys(study)[0])
-    assert record is not None
-    assert record.machine == {"host": "elsewhere"}
+    found = record(store, keys(study)[0])
+    assert found is not None
+    assert found.machine == {"host": "elsewhere"}
 
 
 def test_a_full_disk_stops_the_run_with_its_sentence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,39 +309,10 @@ def test_a_full_disk_stops_the_run_with_its_sentence(store: Store, monkeypatch: 
 def test_whatever_ends_a_run_it_is_told_that_the_folder_is_gone(store: Store, error: BaseException) -> None:
     study = Deeds(*(Deed("nothing", number) for number in range(4)))
     runner = Scripted("finish", lambda: shutil.rmtree(store.folder), error)
-    with pytest.raises(RunError, match="was deleted while this process used it") as caught:
+    with pytest.raises(RunError, match="was deleted or moved while this process used it") as caught:
         run_study(study, "smoke", store, runner)
     assert caught.value.__cause__ is error
     assert runner.closed
-
-
-def _emptied(store: Store) -> None:
-    os.truncate(store.path, 0)
-
-
-def _removed(store: Store) -> None:
-    with sqlite3.connect(store.path) as other:
-        other.execute("DELETE FROM results WHERE key = (SELECT min(key) FROM results)")
-    other.close()
-
-
-@pytest.mark.parametrize(
-    ("harm", "said"), [(_emptied, "is damaged|cannot be used"), (_removed, "1 of 4 trials are not")]
-)
-def test_a_run_ends_well_only_if_its_results_are_found_again(
-    store: Store, harm: Callable[[Store], None], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    end = Store.end_run
-
-    def harmed(self: Store, *arguments: Any, **options: Any) -> None:
-        end(self, *arguments, **options)
-        harm(self)
-
-    monkeypatch.setattr(Store, "end_run", harmed)
-    notes = Notes(store)
-    with pytest.raises(RunError, match=said):
-        run_study(Deeds(*(Deed("nothing", number) for number in range(4))), "smoke", store, InProcess(), observer=notes)
-    assert notes.ended is None
 
 
 class Clock:

@@ -15,13 +15,14 @@ from repetitions import repeated
 
 from flipscope import lab
 from flipscope.basics.progress import Progress
-from flipscope.lab.history import Data, Look, alike, interim, look_at
+from flipscope.lab.context import DATABASE
+from flipscope.lab.findings import Findings, findings
+from flipscope.lab.history import Data, Look, alike, interim, limits_of, look_at
 from flipscope.lab.looks import ALPHA, error_of, judging
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
-from flipscope.lab.store import schema, tables
-from flipscope.lab.store.salvage import repair, verify
+from flipscope.lab.store.repair import repair, verify
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Outcome, Scale, Study, Trial
 from flipscope.lab.verdict import Judgement
@@ -170,10 +171,37 @@ def test_intervals_that_hold_at_any_time_cost_nothing_while_seeds_are_added() ->
 
 def test_what_makes_two_judgements_alike() -> None:
     one = Judgement("reproduced", "q", 0.5, 0.4, 0.6, limit="≥ 0.3").as_json()
-    assert alike(one, {**one, "quantity": "other words", "note": "n", "low": 0.4 * (1 + 1e-9)})
-    for changed in ({"low": 0.41}, {"limit": "≥ 0.2"}, {"verdict": "undecided"}, {"measured": None}):
-        assert not alike(one, {**one, **changed})
-    assert not alike(one, {**one, "parts": [one, one]})
+
+    def same(**changes: Any) -> bool:
+        other = {**one, **changes}
+        return alike(one, other, limits_of(one), limits_of(other))
+
+    assert same(quantity="other words", note="n", low=0.4 * (1 + 1e-9))
+    assert same(limit="≥ 0.30 of all")  # the wording of a limit does not count, its numbers do
+    for changes in (
+        {"low": 0.41},
+        {"limit": "≥ 0.2"},
+        {"limit": "≤ 0.3"},
+        {"verdict": "undecided"},
+        {"measured": None},
+    ):
+        assert not same(**changes)
+    assert not same(parts=[one, one])
+
+
+def test_a_look_keeps_what_it_rests_on(tmp_path: Path) -> None:
+    run(Draws(range(8)), tmp_path)
+    with Store(tmp_path) as store:
+        ((_, look),) = store.looks("draws")
+        hashes = {trial.hash for trial in Draws(range(8)).trials("smoke")}
+        assert look.outcomes.keys() == look.trials == hashes
+        assert (look.declared, look.limit_by, look.revision) == (1, "", 1)
+        assert look.limits == limits_of(look.judgement)
+        assert set(look.outcomes.values()) <= {record.digest for record in store.records(store_keys(store))[0].values()}
+
+
+def store_keys(store: Store) -> list[str]:
+    return [row["key"] for row in store.rows("results")]
 
 
 def test_a_part_of_the_plan_decides_nothing() -> None:
@@ -212,12 +240,12 @@ class Draws(Study):
         return {"value": float(np.random.default_rng(trial.seed).normal(0.3))}
 
 
-def run(study: Study, folder: Path, limit: int | None = None) -> Run:
+def run(study: Study, folder: Path, limit: int | None = None) -> Findings:
     with Store(folder) as store:
         return run_study(study, "smoke", store, InProcess(), limit=limit)
 
 
-def standing(found: Run) -> str:
+def standing(found: Findings) -> str:
     ((_, judgement),) = found.judgements
     assert judgement.seen is not None
     return judgement.seen.text
@@ -231,7 +259,7 @@ def test_a_run_keeps_its_looks_whatever_is_forgotten(tmp_path: Path) -> None:
     assert len(run(Draws(range(8)), tmp_path).looks) == 1
     with Store(tmp_path) as store:
         assert store.forget_study("draws") == 8
-        assert store.prune().results == 0
+        assert store.prune(lambda study, code: False).results == 0
     assert len(run(Draws(range(8)), tmp_path).looks) == 1  # measured again with the same results
     second = run(Draws(range(16)), tmp_path)
     assert (standing(second), len(second.looks)) == ("look 2, at 99.2 %", 2)
@@ -243,14 +271,14 @@ def test_a_run_keeps_its_looks_whatever_is_forgotten(tmp_path: Path) -> None:
     assert [(look["number"], look["exploratory"]) for look in told] == [(1, False), (2, False), (3, True), (3, False)]
     assert told[0]["measured"] == pytest.approx(first.judgements[0][1].measured)
     with Store(tmp_path) as store:
-        assert standing(judged(Draws(range(100, 116), limit=-1.0), "smoke", store)) == standing(third)
+        assert standing(findings(Draws(range(100, 116), limit=-1.0), "smoke", store)) == standing(third)
 
 
 def test_a_folder_that_cannot_be_written_is_judged_all_the_same(tmp_path: Path) -> None:
     run(Draws(range(8)), tmp_path)
     with Store(tmp_path) as store:
         store.writable = False
-        assert standing(judged(Draws(range(8), limit=-1.0), "smoke", store)).startswith("exploratory")
+        assert standing(findings(Draws(range(8), limit=-1.0), "smoke", store)).startswith("exploratory")
         assert len(store.looks("draws")) == 1
 
 
@@ -270,22 +298,12 @@ def test_looks_survive_a_repair_and_are_verified(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         assert len(store.looks("draws")) == 1
         assert not verify(store).damaged
-    with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
         database.execute("UPDATE looks SET number = 7")
         database.commit()
     with Store(tmp_path) as store:
         assert [finding.what for finding in verify(store).damaged] == ["look"]
         assert store.looks("draws") == []
-
-
-def test_a_folder_of_the_format_before_gets_the_new_tables(tmp_path: Path) -> None:
-    run(Draws(range(8)), tmp_path)
-    with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:
-        database.executescript("DROP TABLE looks; DROP TABLE plans; DROP TABLE variants; PRAGMA user_version = 2;")
-    found = run(Draws(range(8)), tmp_path)
-    assert (found.reused, len(found.looks)) == (8, 1)
-    with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (tables.VERSION,)
 
 
 # ---------------------------------------------------------------- what three looks cost

@@ -127,16 +127,21 @@ def test_a_study_that_a_module_hides_is_told(tmp_path: Path, monkeypatch: pytest
     assert "pyclbr" not in sys.modules
 
 
-def test_an_edited_study_does_not_reuse_old_results(tmp_path: Path) -> None:
+def test_an_edited_study_keeps_its_results_until_its_revision_is_raised(tmp_path: Path) -> None:
     file = tmp_path / "juntas.py"
+    run = ("run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json")
     file.write_text(_code())
-    _flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json")
+    assert json.loads(_flipscope(tmp_path, *run))["notes"] == []
     file.write_text(_code().replace("Bars: 95 %", "Whiskers: 95 %"))
-    kept = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json"))
-    assert kept["reused"] == 10
-    file.write_text(_code().replace("zero_strings(f) / 2**LENGTH", "zero_strings(f) / 2 ** (LENGTH + 1)"))
-    anew = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json"))
-    assert anew["reused"] == 0
+    edited = json.loads(_flipscope(tmp_path, *run))
+    assert edited["reused"] == 10
+    (note,) = edited["notes"]
+    assert note.startswith("10 results measured by another version of the study's file: flipscope run juntas:STUDY")
+    again = json.loads(_flipscope(tmp_path, *run, "--again"))
+    assert (again["reused"], again["notes"]) == (0, [])
+    file.write_text(_code().replace('name, paper, title = "juntas"', 'revision = 2\n    name, paper, title = "juntas"'))
+    raised = json.loads(_flipscope(tmp_path, *run))
+    assert (raised["reused"], raised["done"]) == (0, 10)
 
 
 def test_a_broken_study_does_not_hide_the_others(outside: Path) -> None:

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import lzma
 import math
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from lab.stores import files, refused
+from lab.stores import files, flat, refused
+from lab.stores import results as stored_results
+from lab.training_studies import recipe
 
 from flipscope import lab
 from flipscope.basics.progress import Progress
 from flipscope.cli import main
 from flipscope.lab import registry
+from flipscope.lab.context import kept_in
+from flipscope.lab.findings import findings
 from flipscope.lab.looks import ALPHA, error_of
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
-from flipscope.lab.store import packs, tables
+from flipscope.lab.store import database, outcomes, packs
 from flipscope.lab.store.merging import Merged, largest_difference, merge, variants
-from flipscope.lab.store.salvage import verify
+from flipscope.lab.store.repair import verify
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Outcome, Scale, Study, Trial
 from flipscope.lab.verdict import Judgement
@@ -77,14 +82,14 @@ def run(study: Study, folder: Path, scale: str = "smoke") -> None:
         run_study(study, scale, store, InProcess(), command=f"flipscope run {study.name} --scale {scale}")
 
 
-def packed(folder: Path, target: Path, **options: Any) -> packs.Header:
+def packed(folder: Path, target: Path, **options: Any) -> packs.Counts:
     with Store(folder) as store:
         return packs.write(target, store, ["draws"], **options)
 
 
 def merged(source: Path, folder: Path) -> Merged:
-    with Store(folder) as store:
-        return merge(store, packs.read(source))
+    with packs.read([source]) as (pack,), Store(folder) as store:
+        return merge(store, pack)
 
 
 def report(folder: Path) -> dict[str, Any]:
@@ -101,14 +106,16 @@ def test_a_pack_in_an_empty_store_gives_the_same_report_and_the_same_pack(study:
         study.seeds = seeds
         run(study, first)
     run(study, first, "demo")
-    header = packed(first, target)
-    assert (header.rows["results"], header.rows["looks"], header.rows["runs"], header.files["arrays"]) == (7, 3, 2, 7)
+    assert packed(first, target) == packs.Counts(("draws",), 7, 0, 3, 0)
+    assert target.read_bytes().startswith(b"flipscope pack: draws; 7 trials, 3 looks; flipscope ")
     assert merged(target, again) == Merged(7, 0, 0, 3, 0, ())
     assert report(again) == report(first)
     with Store(again) as store:
         assert verify(store).damaged == []
-        assert judged(study, "smoke", store).judgements[0][1].seen.text == "look 2, at 99.2 %"  # type: ignore[union-attr]
-        np.testing.assert_array_equal(store.results(study, study.trials("smoke"))[5].outcome["noise"], np.arange(6.0))
+        assert findings(study, "smoke", store).judgements[0][1].seen.text == "look 2, at 99.2 %"  # type: ignore[union-attr]
+        np.testing.assert_array_equal(
+            stored_results(store, study, study.trials("smoke"))[5].outcome["noise"], np.arange(6.0)
+        )
     assert report_view(*packed_pages([target])) == report(first)
     packed(again, tmp_path / "y.flipscope")
     assert (tmp_path / "y.flipscope").read_bytes() == target.read_bytes()
@@ -121,13 +128,13 @@ def test_what_belongs_to_one_machine_stays_behind(study: Draws, tmp_path: Path) 
     run(study, tmp_path / "a")
     target = tmp_path / "x.flipscope"
     packed(tmp_path / "a", target)
-    found = packs.read(target)
-    ((_, machine),) = found.rows["machines"]
-    assert "host" not in json.loads(machine)
-    assert "cpu" in json.loads(machine)
-    assert json.loads(machine)["flipscope"]
-    (row,) = (dict(zip(tables.COLUMNS["runs"], row, strict=True)) for row in found.rows["runs"])
-    assert (row["host"], row["pid"], row["born"]) == ("", 0, "")
+    with packs.read([target]) as (found,), Store(found.path.parent) as store:
+        machine = next(iter(store.records([flat(store)[0]["key"]])[0].values())).machine
+        assert "host" not in machine
+        assert "cpu" in machine
+        assert machine["flipscope"]
+        (state,) = store.rows("runs")
+        assert (state["host"], state["pid"], state["born"]) == ("", 0, "")
 
 
 def test_a_scale_alone(study: Draws, tmp_path: Path) -> None:
@@ -136,8 +143,7 @@ def test_a_scale_alone(study: Draws, tmp_path: Path) -> None:
     target = str(tmp_path / "x.flipscope")
     options = ["--scale", "smoke", "-o", target, "--results", str(tmp_path / "a")]
     assert main(["results", "pack", "draws", *options]) == 0
-    found = packs.read(Path(target))
-    assert (len(found.rows["results"]), len(found.rows["looks"]), len(found.rows["runs"])) == (6, 1, 1)
+    assert opened(Path(target)) == packs.Counts(("draws",), 6, 0, 1, 0)
 
 
 def test_a_store_with_some_of_the_trials(study: Draws, tmp_path: Path) -> None:
@@ -147,7 +153,7 @@ def test_a_store_with_some_of_the_trials(study: Draws, tmp_path: Path) -> None:
     study.seeds = range(4)
     run(study, tmp_path / "b")
     with Store(tmp_path / "b") as store:
-        store.fail("f" * 64, "draws", {}, "c", "Traceback", 1.0)
+        store.fail("f" * 64, "draws", {}, 1, "Traceback", 1.0)
     # The look at four trials is another than that at six, which is the next one here.
     assert merged(target, tmp_path / "b") == Merged(2, 4, 0, 1, 0, ())
     with Store(tmp_path / "b") as store:
@@ -185,18 +191,17 @@ def test_another_outcome_is_kept_beside_the_first(study: Draws, tmp_path: Path) 
     assert merged(target, tmp_path / "c").variants == 6
     with Store(tmp_path / "a") as store:
         store.forget_study("draws")
-        assert store.prune().files == 6
-        assert list(store.stored("variants")) == []
+        assert list(store.rows("variants")) == []
 
 
-def test_arrays_of_variants_are_not_pruned(study: Draws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_of_variants_stay(study: Draws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(study, tmp_path / "a")
     monkeypatch.setattr(Draws, "measure", lambda self, trial, progress: {"value": 0.5, "noise": np.ones(3)})
     run(study, tmp_path / "b")
     packed(tmp_path / "b", tmp_path / "x.flipscope")
     assert merged(tmp_path / "x.flipscope", tmp_path / "a").variants == 6
     with Store(tmp_path / "a") as store:
-        assert store.prune(dry_run=True).files == store.prune().files == 0
+        store.forget([])
         assert {(each.column, each.difference) for each in variants(store)} == {("flags", math.inf)}
 
 
@@ -270,13 +275,12 @@ def test_results_of_older_code_are_shown_as_such_and_not_counted(
     packed(tmp_path / "a", target)
     today = report_view(*packed_pages([target]))
     assert (today["pages"][0]["older"], sum(today["counts"].values())) == ("", 1)
-    for module in ("lab.run.driver", "report.pages"):
-        monkeypatch.setattr(f"flipscope.{module}.code_version", lambda study: "another")
+    monkeypatch.setattr(Draws, "revision", 2)
     study.seeds = range(40, 50)  # another plan, too
     found = report_view(*packed_pages([target]))
     (page,) = found["pages"]
     assert page["older"].startswith("flipscope ")
-    assert "revision 1 of the study, code " in page["older"]
+    assert page["older"].endswith("revision 1 of the study")
     assert page["notes"][0].startswith("Measured by older code (flipscope ")
     assert "and judged by today's rules" in page["notes"][0]
     assert sum(found["counts"].values()) == 0
@@ -320,182 +324,234 @@ def pack(study: Draws, tmp_path: Path) -> Path:
     return tmp_path / "x.flipscope"
 
 
+def opened(path: Path) -> packs.Counts:
+    with packs.read([path]) as (found,):
+        return found.counts
+
+
 def test_every_damaged_byte_is_noticed(pack: Path) -> None:
     whole = pack.read_bytes()
-    packs.read(pack)
-    for place in [*range(0, 40), *range(40, len(whole), 37)]:
+    title = whole.index(b"\n") + 1
+    opened(pack)
+    for place in [*range(0, 16), *range(title, title + 40), *range(title + 40, len(whole), 37)]:
         pack.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        refused("is damaged|is not a pack|newer flipscope", packs.read, pack)
+        refused("is damaged|is not a pack", opened, pack)
     for length in (0, 5, 30, 400, len(whole) // 2, len(whole) - 1):
         pack.write_bytes(whole[:length])
-        refused("is not a pack|is damaged", packs.read, pack)
+        refused("is not a pack|is damaged", opened, pack)
     pack.write_bytes(whole + b"x")
-    refused("something follows its end", packs.read, pack)
+    refused("something follows its end", opened, pack)
 
 
-def forged(path: Path, entries: Sequence[Any], **changes: Any) -> Path:
-    """A pack with these lines and files, and a header that fits them but for the changes."""
-    body = b"".join(entry if isinstance(entry, bytes) else json.dumps(entry).encode() + b"\n" for entry in entries)
-    lines = [entry for entry in entries if isinstance(entry, list)]
-    compressed = changes.pop("stream", None) or lzma.compress(body)
-    header = {
-        "version": "0.1.0",
-        "studies": ["draws"],
-        "rows": {table: sum(line[0] == table for line in lines) for table in packs.TABLES},
-        "files": {kind: sum(line[0] == kind for line in lines) for kind in packs.FILES},
-        "in_rows": sum(len(json.dumps(line)) + 1 for line in lines if line[0] in packs.TABLES),
-        "size": len(body),
-        "compressed": len(compressed),
-        "sha256": hashlib.sha256(body).hexdigest(),
-    } | changes
-    first = b"flipscope pack 1\n" + json.dumps(header).encode() + b"\n"
-    path.write_bytes(first + hashlib.sha256(first).hexdigest().encode() + b"\n" + compressed)
+NOW = "2024-01-01T00:00:00.000000+00:00"
+JUDGEMENT = Judgement("reproduced", "q", 1.0, 0.5, 1.5).as_json()
+MACHINE, TRIALS = b"{}", b'{"a": "b"}'
+Statements = Sequence[tuple[str, dict[str, Any]] | str | bytes]
+
+
+def forged(path: Path, parts: Statements, *, compress: Callable[[bytes], bytes] = lzma.compress) -> Path:
+    """A pack with these rows, contents and statements, whose checksums fit."""
+    source = path.with_name("forged.sqlite")
+    source.unlink(missing_ok=True)
+    with closing(database.make_empty(source)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        for part in parts:
+            if isinstance(part, str):
+                connection.executescript(part)
+            elif isinstance(part, bytes):
+                database.insert_content(connection, part)
+            else:
+                database.insert_row(connection, *part)
+    path.write_bytes(b"flipscope pack: forged\n" + compress(source.read_bytes()))
     return path
 
 
-def row(table: str, *values: Any) -> list[Any]:
-    return [table, *tables.sealed(table, values)]
+def result(table: str = "results", **changes: Any) -> tuple[str, dict[str, Any]]:
+    row = {
+        "key": "k",
+        "study": "draws",
+        "revision": 1,
+        "source": "",
+        "trial": "{}",
+        "seconds": 1.0,
+        "finished": NOW,
+        "attempts": 1,
+    }
+    row |= {"outcome": '{"value":0.5}', "arrays": None, "machine": database.digest_of(MACHINE)}
+    return table, row | changes
 
 
-MACHINE = row("machines", tables.document_id("{}"), "{}")
-NOW = "2026-01-01T00:00:00+00:00"
+def look(judgement: Any = None, **changes: Any) -> tuple[str, dict[str, Any]]:
+    row = {
+        "key": "l",
+        "study": "draws",
+        "scale": "smoke",
+        "claim": "mean",
+        "number": 1,
+        "exploratory": 0,
+        "error": 0.05,
+    }
+    row |= {"trials": database.digest_of(TRIALS), "revision": 1, "declared": 1, "drawn": "{}", "limits": "[[0.5]]"}
+    row |= {"limit_by": "", "made": NOW}
+    row["judgement"] = json.dumps(JUDGEMENT if judgement is None else judgement)
+    return "looks", row | changes
 
 
-def result(**changes: Any) -> list[Any]:
-    fields = dict(zip(tables.COLUMNS["results"], ("k", "draws", "c", "{}", 1.0, NOW, 1, "{}", None, 0, MACHINE[1])))  # noqa: B905
-    return row("results", *(fields | changes).values())
+def state(**changes: Any) -> tuple[str, dict[str, Any]]:
+    row = {
+        "id": 0,
+        "study": "draws",
+        "scale": "smoke",
+        "revision": 1,
+        "state": "done",
+        "total": 1,
+        "done": 1,
+        "failed": 0,
+    }
+    row |= {"started": NOW, "updated": NOW, "pid": 0, "born": "", "host": "", "command": "", "running": "[]"}
+    return "runs", {**row, "verdicts": "[]"} | changes
+
+
+def model(name: str, content: bytes = b"weights") -> list[Any]:
+    return [content, ("models", {"name": name, "content": database.digest_of(content)})]
 
 
 def test_a_forged_pack_that_fits_is_read(tmp_path: Path) -> None:
-    assert len(packs.read(forged(tmp_path / "x", [MACHINE, result()])).rows["results"]) == 1
+    found = opened(forged(tmp_path / "x", [MACHINE, TRIALS, result(), look(), state()]))
+    assert found == packs.Counts(("draws",), 1, 0, 1, 0)
 
 
-JUDGEMENT = {"verdict": "reproduced", "quantity": "q", "measured": 1, "low": 0, "high": 2}
-JUDGEMENT |= {"limit": "", "note": "", "remedy": "", "parts": []}
-PLAN = row("plans", tables.document_id("[]"), "[]")
-
-
-def look(judgement: Any = None, error: float = 0.05) -> list[Any]:
-    told = json.dumps(JUDGEMENT if judgement is None else judgement)
-    return row("looks", "l", "draws", "smoke", "mean", 1, 0, error, PLAN[1], "d", 1, "c", told, NOW)
-
-
-def model(name: str, content: bytes = b"w") -> list[Any]:
-    return [["models", name, len(content), hashlib.sha256(content).hexdigest()], content]
+ARRAY = '{"a":{"!array":["int8",[1]]}}'
+UNLOADABLE = b"no safetensors"
 
 
 @pytest.mark.parametrize(
-    "entries",
+    "parts",
     [
-        [MACHINE, result(arrays="../../x", outcome='{"a":{"!array":["int8",[1]]}}')],
-        [MACHINE, result(arrays="0" * 64, outcome='{"a":{"!array":["int8",[1]]}}')],  # arrays that are missing
-        [MACHINE, result(arrays="0" * 64)],
+        [MACHINE, result(arrays="../../x", outcome=ARRAY)],
+        [MACHINE, result(arrays="0" * 64, outcome=ARRAY)],  # arrays that are missing
+        [MACHINE, UNLOADABLE, result(arrays=database.digest_of(UNLOADABLE), outcome=ARRAY)],
+        [MACHINE, result(outcome=ARRAY)],
+        [
+            MACHINE,
+            outcomes.packed({"b": np.zeros(1)}),
+            result(arrays=database.digest_of(outcomes.packed({"b": np.zeros(1)}))),
+        ],
         [MACHINE, result(study="../../x")],
         [MACHINE, result(finished="yesterday")],
         [MACHINE, result(seconds=-1.0)],
-        [MACHINE, result(seconds="1")],
-        [MACHINE, result(attempts=1 << 70)],
+        [MACHINE, result(seconds="one")],
+        [MACHINE, result(attempts="1.5")],
         [MACHINE, result(outcome="[]")],
         [MACHINE, result(outcome='{"a":{"!secret":1}}')],
         [MACHINE, result(outcome="[" * 100_000 + "]" * 100_000)],
         [MACHINE, result(trial="{")],
-        [MACHINE, result(key="\ud800")],
-        [MACHINE, result(), result()],
+        [MACHINE, result(key=b"\xff")],
+        [MACHINE, result("variants", seconds=-1.0)],
         [result()],  # its machine is missing
-        [row("machines", "0" * 64, "{}")],
-        [row("machines", tables.document_id("[]"), "[]")],
-        [[*MACHINE[:-1], "0" * 32]],
-        [[*MACHINE, 1]],
-        [["failures", "k"]],
-        [{"a": 1}],
-        [b"[]\n"],
-        [look()],  # its plan is missing
-        [PLAN, look(error=2.0)],
-        [PLAN, look({**JUDGEMENT, "verdict": "true"})],
-        [PLAN, look({**JUDGEMENT, "measured": "1"})],
-        [PLAN, look({"verdict": "reproduced"})],
-        [row("runs", 0, "draws", "smoke", "c", "running", 1, 1, 0, NOW, NOW, 0, "", "", "", "[]", "[]")],
-        [row("runs", 0, "draws", "smoke", "c", "done", 1, 1, 0, NOW, NOW, 0, "", "", "", "[]", '[{"verdict":1}]')],
+        [b"[]", result(machine=database.digest_of(b"[]"))],
+        [MACHINE, result(), "UPDATE results SET outcome = '{}'"],
+        [MACHINE, result(), "UPDATE contents SET content = x'00'"],
+        [("failures", {**result()[1], "traceback": "x"})],
+        [look()],  # its trials are missing
+        [b"[]", look(trials=database.digest_of(b"[]"))],
+        [TRIALS, look(limits="[]")],
+        [TRIALS, look(limits='[["x"]]')],
+        [TRIALS, look(drawn="[]")],
+        [TRIALS, look(error=2.0)],
+        [TRIALS, look({**JUDGEMENT, "verdict": "true"})],
+        [TRIALS, look({**JUDGEMENT, "measured": "1"})],
+        [TRIALS, look({"verdict": "reproduced"})],
+        [state(state="running")],
+        [state(verdicts='[{"verdict":1}]')],
+        [state(started="yesterday")],
         model("../x.safetensors"),
         model("a" * 32 + ".pickle"),
-        [*model("a" * 32 + ".safetensors"), *model("a" * 32 + ".safetensors")],
-        [*model("a" * 32 + ".safetensors"), MACHINE],  # a row after a file
-        [["models", "a" * 32 + ".safetensors", -1, ""]],
-        [["models", "a" * 32 + ".safetensors", 1 << 40, ""]],
-        [["arrays", "0" * 64, 0, hashlib.sha256(b"").hexdigest()]],
+        model("a" * 32 + ".safetensors"),  # without a seal
+        ["CREATE TABLE more (a)"],
+        ["CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM results; END"],
+        ["CREATE VIEW v AS SELECT * FROM results"],
+        ["CREATE INDEX i ON results(study)"],
+        ["DROP TABLE models"],
+        ["PRAGMA user_version = 7"],
+        ["PRAGMA application_id = 1"],
+        ["PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'seconds >= 0', 'seconds >= 1')"],
     ],
+    ids=str,
 )
-def test_rows_that_no_store_wrote_are_refused(entries: Any, tmp_path: Path) -> None:
-    refused("is damaged", packs.read, forged(tmp_path / "x", entries))
+def test_what_no_store_wrote_is_refused(parts: Any, tmp_path: Path) -> None:
+    refused("is damaged|flipscope", opened, forged(tmp_path / "x", parts))
+    with Store(tmp_path / "b") as store:
+        assert flat(store) == []
 
 
-def test_nan_is_no_number_of_a_row(tmp_path: Path) -> None:
-    line = json.dumps(result(seconds=math.nan)).encode() + b"\n"
-    refused("NaN is no number", packs.read, forged(tmp_path / "x", [line], in_rows=len(line)))
+def test_a_pack_of_another_format_is_told_as_such(tmp_path: Path) -> None:
+    newer = forged(tmp_path / "x", ["PRAGMA user_version = 7"])
+    assert refused("of a newer flipscope", opened, newer).endswith("update flipscope")
+    view = forged(tmp_path / "y", ["CREATE VIEW v AS SELECT 1"])
+    said = refused("its tables are not those", opened, view)
+    assert said.startswith(f"{view} is damaged (its tables")
+    assert "--repair" not in said
 
 
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"size": 1 << 50}, "bytes, more than the"),
-        ({"in_rows": 1 << 31, "size": 1 << 32}, "bytes of rows, more than the"),
-        ({"rows": dict.fromkeys(packs.TABLES, 10**9)}, "rows, more than the"),
-        ({"files": dict.fromkeys(packs.FILES, 10**9)}, "files, more than the"),
-        ({"size": -1}, "makes no sense"),
-        ({"rows": {}}, "makes no sense"),
-        ({"files": {"arrays": 0, "models": "1"}}, "makes no sense"),
-        ({"studies": 3}, "is damaged"),
-        ({"more": 1}, "is damaged"),
-        ({"compressed": 3}, "something follows its end"),
-    ],
-)
-def test_a_hostile_header_is_refused_before_anything_is_decompressed(
-    changes: dict[str, Any], match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = forged(tmp_path / "x", [MACHINE, result()], **changes)
-    monkeypatch.setattr(lzma, "LZMADecompressor", None)
-    refused(match, packs.read, path)
+def test_a_view_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    names = ", ".join(f"1 AS {name}" for name in (*database.columns("runs"), "checksum"))
+    bomb = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {names} FROM n"
+    refused("its tables", opened, forged(tmp_path / "x", [f"DROP TABLE runs; CREATE VIEW runs AS {bomb}"]))
 
 
-def test_a_bomb_stops_where_its_header_ends(tmp_path: Path) -> None:
-    bomb = lzma.compress(bytes(1 << 26))
-    refused("holds more than its header says", packs.read, forged(tmp_path / "x", [MACHINE], stream=bomb))
+def test_a_bomb_is_not_written_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    written: list[int] = []
+    blocks = packs._blocks
+
+    def counted(file: Any) -> Iterator[bytes]:
+        for block in blocks(file):
+            written.append(len(block))
+            yield block
+
+    monkeypatch.setattr(packs, "_blocks", counted)
+    zeros = forged(tmp_path / "x", [], compress=lambda content: lzma.compress(bytes(1 << 26)))
+    refused("no SQLite file in it", opened, zeros)
+    longer = forged(tmp_path / "x", [], compress=lambda content: lzma.compress(content + bytes(1 << 26)))
+    refused("holds more than its header says", opened, longer)
+
+    def claiming(content: bytes) -> bytes:
+        return lzma.compress(content[:28] + (1 << 31).to_bytes(4, "big") + content[32:])
+
+    refused("more than the .* that it may have here", opened, forged(tmp_path / "x", [], compress=claiming))
+    assert sum(written) < 3 * packs._BLOCK
     greedy = lzma.compress(b"x", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 28}])
-    refused("is damaged", packs.read, forged(tmp_path / "x", [MACHINE], stream=greedy))
-    refused("is damaged", packs.read, forged(tmp_path / "x", [MACHINE], stream=b"no xz stream"))
+    refused("is damaged", opened, forged(tmp_path / "x", [], compress=lambda content: greedy))
+    refused("is damaged", opened, forged(tmp_path / "x", [], compress=lambda content: b"no xz stream"))
 
 
 def test_nothing_is_packed_that_could_not_be_read(
     study: Draws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(study, tmp_path / "a")
-    for limit, match in (
-        ("_LONGEST_LINE", "too long for a pack"),
-        ("LONGEST_FILE", "too large for a pack"),
-        ("MOST_BYTES", "more than the 10 of a pack: pack fewer studies at once"),
-    ):
-        with monkeypatch.context() as context:
-            context.setattr(packs, limit, 10)
-            refused(match, packed, tmp_path / "a", tmp_path / "x.flipscope")
+    with monkeypatch.context() as context:
+        context.setattr(packs, "MOST_BYTES", 10)
+        refused("too many for a pack: pack fewer studies", packed, tmp_path / "a", tmp_path / "x.flipscope")
     assert not (tmp_path / "x.flipscope").exists()
-    (array, *_) = (tmp_path / "a" / "arrays").rglob("*.safetensors")
-    array.write_bytes(b"damaged")
-    refused("is damaged and cannot be packed", packed, tmp_path / "a", tmp_path / "x.flipscope")
+    with Store(tmp_path / "a") as store, store.writing() as connection:
+        connection.execute("UPDATE contents SET content = x'00' WHERE digest IN (SELECT arrays FROM results)")
+    refused("are damaged and cannot be packed", packed, tmp_path / "a", tmp_path / "x.flipscope")
 
 
-def test_a_newer_pack_and_other_files_are_refused_in_a_sentence(pack: Path, tmp_path: Path) -> None:
-    pack.write_bytes(pack.read_bytes().replace(b"flipscope pack 1", b"flipscope pack 2", 1))
-    assert "update flipscope" in refused("newer flipscope", packs.read, pack)
+def test_other_files_are_refused_in_a_sentence(pack: Path, tmp_path: Path) -> None:
     pack.write_bytes(bytes(100))
-    refused("is not a pack of flipscope", packs.read, pack)
-    refused("a folder", packs.read, tmp_path)
-    refused("cannot be read", packs.read, tmp_path / "none")
+    refused("is not a pack of flipscope", opened, pack)
+    refused("a folder", opened, tmp_path)
+    refused("cannot be read", opened, tmp_path / "none")
 
 
 def test_a_damaged_pack_changes_nothing(pack: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = tmp_path / "whole.flipscope"
+    whole.write_bytes(pack.read_bytes())
     pack.write_bytes(pack.read_bytes()[:-1])
     before = files(tmp_path / "a")
-    assert main(["results", "unpack", str(pack), "--results", str(tmp_path / "a")]) == 2
+    assert main(["results", "unpack", str(whole), str(pack), "--results", str(tmp_path / "a")]) == 2
     assert "is damaged (it is cut off) and nothing of it was used" in capsys.readouterr().err
     assert files(tmp_path / "a") == before
     assert main(["results", "unpack", str(pack), "--results", str(tmp_path / "new")]) == 2
@@ -505,12 +561,30 @@ def test_a_damaged_pack_changes_nothing(pack: Path, tmp_path: Path, capsys: pyte
 
 
 def test_a_key_of_another_trial_merges_nothing(pack: Path, tmp_path: Path) -> None:
-    found = packs.read(pack)
-    key = found.rows["results"][0][0]
-    forged(pack, [MACHINE, result(key="0"), result(key=key, trial='{"seed":7}', outcome='{"value":1}')])
     with Store(tmp_path / "a") as store:
-        refused("as another one than the store", merge, store, packs.read(pack))
-        assert store.done(["0"]) == set()
+        key = flat(store)[0]["key"]
+        before = files(tmp_path / "a")
+        forged(pack, [MACHINE, result(key="0"), result(key=key, trial='{"seed":7}', outcome='{"value":1}')])
+        with packs.read([pack]) as (found,):
+            refused("as another one than the store", merge, store, found)
+    assert files(tmp_path / "a") == before
+
+
+def test_a_pack_mends_what_is_damaged(pack: Path, tmp_path: Path) -> None:
+    with Store(tmp_path / "a") as store:
+        records = store.records(row["key"] for row in flat(store))[0]
+        first, second = sorted(records)
+        with store.writing() as connection:
+            connection.execute("UPDATE results SET outcome = '{}' WHERE key = ?", (first,))
+            connection.execute(
+                "UPDATE contents SET content = x'00' WHERE digest = (SELECT arrays FROM results WHERE key = ?)",
+                (second,),
+            )
+        assert store.records(records)[0] == {}
+        with packs.read([pack]) as (found,):
+            assert merge(store, found).results == 2
+        assert store.records(records)[0].keys() == records.keys()
+        assert verify(store).damaged == []
 
 
 # ---------------------------------------------------------------- commands
@@ -518,20 +592,20 @@ def test_a_key_of_another_trial_merges_nothing(pack: Path, tmp_path: Path) -> No
 
 def test_the_commands(study: Draws, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(study, tmp_path / "a")
-    model = tmp_path / "a" / "models" / ("0" * 32 + ".safetensors")
-    model.parent.mkdir()
-    model.write_bytes(b"weights")
+    with kept_in(str(tmp_path / "a")):
+        lab.trained(recipe())
+    (model,) = (tmp_path / "a" / "models").iterdir()
     (model.parent / (model.name + ".checkpoint")).write_bytes(b"of a training under way")
     target, folder = str(tmp_path / "x.flipscope"), str(tmp_path / "b")
     assert main(["results", "pack", "-o", target, "--results", str(tmp_path / "a")]) == 0
     assert "6 trials, 1 look (" in capsys.readouterr().err
-    assert packs.read(Path(target)).header.files["models"] == 0
+    assert opened(Path(target)).models == 0
     assert main(["results", "pack", "--models", "-o", target, "--results", str(tmp_path / "a"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["files"] == {"arrays": 6, "models": 1}
+    assert json.loads(capsys.readouterr().out)["models"] == 1
     assert main(["results", "unpack", target, "--results", folder]) == 0
     assert capsys.readouterr().out == f"{target}: 6 new trials, 0 known, 1 new look, 1 new model.\n"
     kept = tmp_path / "b" / "models" / model.name
-    assert kept.read_bytes() == b"weights"
+    assert kept.read_bytes() == model.read_bytes()
     kept.write_bytes(b"other weights")
     assert main(["results", "unpack", target, "--results", folder, "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)

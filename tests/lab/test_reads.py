@@ -18,7 +18,6 @@ from flipscope.cli import main
 from flipscope.lab import registry
 from flipscope.lab.run import driver
 from flipscope.lab.run.driver import run
-from flipscope.lab.store import arrays, tables
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Outcome
 
@@ -55,31 +54,26 @@ def study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Squares:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, str, str]]:
-    """How often each store reads each row of a result, and each array file."""
+    """How often each store reads each row of a result, and its arrays."""
     found: Counter[tuple[int, str, str]] = Counter()
-    read, read_file, intact = Store._read, arrays.ArrayFiles.read, arrays.ArrayFiles.intact
+    rows_of, arrays = Store.rows_of, Store._arrays
 
-    def rows(self: Store, question: str, *values: object) -> list[Any]:
-        answer = read(self, question, *values)
-        if question.startswith(tables.selected("results")):
-            found.update((id(self), "row", row[0]) for row in answer)
-        return answer
+    def counted_rows(self: Store, table: str, keys: Any) -> Any:
+        for row, whole in rows_of(self, table, keys):
+            found[id(self), "row", row["key"]] += 1
+            yield row, whole
 
-    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
-        def file(self: arrays.ArrayFiles, name: str) -> Any:
-            found[id(self), "file", name] += 1
-            return original(self, name)
+    def counted_arrays(self: Store, row: Any) -> Any:
+        found[id(self), "arrays", row["key"]] += 1
+        return arrays(self, row)
 
-        return file
-
-    monkeypatch.setattr(Store, "_read", rows)
-    monkeypatch.setattr(arrays.ArrayFiles, "read", counted(read_file))
-    monkeypatch.setattr(arrays.ArrayFiles, "intact", counted(intact))
+    monkeypatch.setattr(Store, "rows_of", counted_rows)
+    monkeypatch.setattr(Store, "_arrays", counted_arrays)
     return found
 
 
 def once(reads: Counter[tuple[int, str, str]], kind: str) -> bool:
-    """Whether all rows, or all files, were read, each once. A run checks at its end that a second store has them."""
+    """Whether all rows, or all arrays, were read, each once."""
     return set(reads.values()) == {1} and len({name for _, each, name in reads if each == kind}) == TRIALS
 
 
@@ -102,7 +96,7 @@ def test_stored_trials_are_made_and_read_once(
     assert study.made == 1
     assert study.summarised == 1
     assert once(reads, "row")
-    assert once(reads, "file")
+    assert once(reads, "arrays")
 
 
 @pytest.mark.parametrize("command", ["flipscope run", "flipscope.run"])
@@ -118,4 +112,4 @@ def test_new_trials_are_made_and_read_once_however_often_they_are_judged(
     assert study.made == 1
     assert study.summarised == 1 + TRIALS - 2
     assert once(reads, "row")
-    assert once(reads, "file")
+    assert once(reads, "arrays")

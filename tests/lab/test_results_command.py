@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lab.stores import flat
 
 from flipscope.basics.errors import InputError
 from flipscope.cli import results
 from flipscope.cli.results import run as run_results
-from flipscope.lab.store import database, listing
-from flipscope.lab.store.listing import parse_condition, write_csv
+from flipscope.lab.store import database
+from flipscope.lab.store.listing import parse_condition, write_csv, write_parquet
 from flipscope.lab.store.store import Store
 
 Call = Callable[..., str]
@@ -28,7 +29,7 @@ Call = Callable[..., str]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Results of a study whose code is "new", and of one that is not installed."""
+    """Results of a study of revision 3, and of one that is not installed."""
 
     def found(name: str) -> Any:
         if name != "tosses":
@@ -36,16 +37,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return types.SimpleNamespace(name=name, revision=3)
 
     monkeypatch.setattr(results.registry, "find", found)
-    monkeypatch.setattr(results, "code_version", lambda study: "new")
     monkeypatch.setenv("COLUMNS", "200")
     folder = tmp_path / "results"
     with Store(folder) as store:
         for size in range(4):
             outcome = {"mean": size / 4 if size else math.nan, "note": "é,\n", "big": 10**size**4, "x": np.arange(size)}
-            code = "old" if size == 3 else "new"
-            store.put(f"{size:064}", "tosses", {"size": size, "shape": [1, 2], "kind": "a"}, code, outcome, 1.25)
-        store.put("f" * 64, "gone", {}, "old", {"x": np.zeros(1000)}, 1.0)
-        store.fail("e" * 64, "tosses", {"size": 9, "shape": [], "kind": "a"}, "new", "Traceback\nValueError: no", 2.0)
+            revision = 2 if size == 3 else 3
+            store.put(f"{size:064}", "tosses", {"size": size, "shape": [1, 2], "kind": "a"}, revision, outcome, 1.25)
+        store.put("f" * 64, "gone", {}, 1, {"x": np.zeros(1000)}, 1.0)
+        store.fail("e" * 64, "tosses", {"size": 9, "shape": [], "kind": "a"}, 3, "Traceback\nValueError: no", 2.0)
     return folder
 
 
@@ -67,6 +67,9 @@ def test_overview(call: Call) -> None:
     one, two = json.loads(call(json=True))
     rest = {"size": 0, "variants": 0, "notes": []}
     assert {**one, "size": 0} == {"study": "gone", "done": 1, "failed": 0, "stale": None, "seconds": 1.0, **rest}
+    (note,) = two["notes"]
+    assert "1 stored results of tosses are of its revision 2, which is now 3" in note
+    rest["notes"] = [note]
     assert {**two, "size": 0} == {"study": "tosses", "done": 4, "failed": 1, "stale": 1, "seconds": 7.0, **rest}
     assert one["size"] > 8000
     page = call()
@@ -101,7 +104,7 @@ def test_failed_trials_are_shown_with_their_whole_tracebacks(call: Call, folder:
     )
     with Store(folder) as store:
         for key in "ab":
-            store.fail(key * 64, "tosses", {"size": 7, "shape": [], "kind": "a"}, "new", trace, 2.0)
+            store.fail(key * 64, "tosses", {"size": 7, "shape": [], "kind": "a"}, 3, trace, 2.0)
     page = call("tosses", failed=True)
     assert page.count(trace.rstrip()) == 1  # that of several trials is shown once
     assert f"{'a' * 10}, {'b' * 10}\n{trace}" in page
@@ -114,22 +117,22 @@ HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eabc\u2066\x7f\x00"
 
 def test_control_characters_never_reach_a_terminal(call: Call, folder: Path, tmp_path: Path) -> None:
     with Store(folder) as store:
-        store.put("a" * 64, f"s{HOSTILE}", {f"t{HOSTILE}": f"u{HOSTILE}"}, "new", {f"v{HOSTILE}": f"w{HOSTILE}"}, 1.0)
-        store.fail("b" * 64, f"s{HOSTILE}", {"x": [HOSTILE]}, "new", f"Traceback\nValueError: {HOSTILE}", 1.0)
+        store.put("a" * 64, "study", {f"t{HOSTILE}": f"u{HOSTILE}"}, 1, {f"v{HOSTILE}": f"w{HOSTILE}"}, 1.0)
+        store.fail("b" * 64, "study", {"x": [HOSTILE]}, 1, f"Traceback\nValueError: {HOSTILE}", 1.0)
     target = tmp_path / "table.csv"
     pages = [
         call(),
-        call(f"s{HOSTILE}"),
-        call(f"s{HOSTILE}", failed=True),
+        call("study"),
+        call("study", failed=True),
         call(prune=True, dry_run=True),
-        call(f"s{HOSTILE}", export=str(target)),
+        call("study", export=str(target)),
     ]
     for page in pages:
         assert not set(page) & set(HOSTILE) - set("abcdeiltmJ0123;[]"), page
     assert "\\x1b]0;title" in pages[1]
     assert "\\u202eabc" in pages[2]
     assert f"u{HOSTILE}".encode() in target.read_bytes()  # a file is data
-    assert json.loads(call(f"s{HOSTILE}", json=True))[0][f"outcome.v{HOSTILE}"] == f"w{HOSTILE}"
+    assert json.loads(call("study", json=True))[0][f"outcome.v{HOSTILE}"] == f"w{HOSTILE}"
 
 
 def test_a_page_shows_the_first_rows_and_counts_all(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +153,7 @@ def test_a_page_shows_the_first_rows_and_counts_all(call: Call, folder: Path, mo
 def test_rows_are_read_a_few_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_BLOCK", 2)
     asked: list[int] = []
-    read = Store._read
+    read = Store.read
 
     def noted(self: Store, question: str, *values: object) -> list[Any]:
         found = read(self, question, *values)
@@ -159,7 +162,7 @@ def test_rows_are_read_a_few_at_a_time(folder: Path, monkeypatch: pytest.MonkeyP
 
     with Store(folder) as store:
         table = store.table("tosses")
-        monkeypatch.setattr(Store, "_read", noted)
+        monkeypatch.setattr(Store, "read", noted)
         assert [row["trial.size"] for row in table] == [0, 1, 2, 3]
         assert asked == [2, 2]
         assert [row["trial.size"] for row in table] == [0, 1, 2, 3]  # once more
@@ -177,9 +180,8 @@ def test_csv(call: Call, tmp_path: Path) -> None:
     assert rows[2]["trial.shape"] == "[1, 2]"
     assert rows[3]["outcome.big"] == str(10**81)
     assert json.loads(call(export=str(target), json=True)) == {"file": str(target), "rows": 5}
-    file = io.BytesIO()
-    write_csv([{"a": True, "b": None}, {"c": 1 << 40_000}], file)
-    assert file.getvalue().startswith(b"a,b,c\ntrue,,\n,,0x1000")
+    write_csv([{"a": True, "b": None}, {"c": 1 << 40_000}], target)
+    assert target.read_bytes().startswith(b"a,b,c\ntrue,,\n,,0x1000")
 
 
 def test_parquet(call: Call, tmp_path: Path) -> None:
@@ -196,18 +198,18 @@ def test_parquet(call: Call, tmp_path: Path) -> None:
     assert own["outcome.mean"].tolist()[1:] == [0.25, 0.5, 0.75]
 
 
-def test_rows_of_another_shape_may_come_late(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once, late = tmp_path / "a.csv", tmp_path / "b.csv"
-    call(export=str(at_once))
-    monkeypatch.setattr(listing, "_BLOCK", 1)
-    call(export=str(late))
-    assert late.read_bytes() == at_once.read_bytes()
+def test_columns_of_mixed_values(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is an optional package")
     pytest.importorskip("pyarrow", reason="pyarrow is an optional package")
-    call(export=str(tmp_path / "b.parquet"))
-    frame = pandas.read_parquet(tmp_path / "b.parquet")
-    assert frame["study"].tolist() == ["gone"] + ["tosses"] * 4
-    assert frame["outcome.big"].tolist()[1:] == ["1", "10", "1" + "0" * 16, "1" + "0" * 81]
+    target = tmp_path / "table.parquet"
+    rows = [{"a": 1, "b": True, "c": "x", "d": None}, {"a": 1 << 60, "b": None, "c": 2, "e": 0.5}, {"e": 1}]
+    write_parquet(rows, target)
+    frame = pandas.read_parquet(target)
+    assert frame["a"].tolist()[:2] == [1, 1 << 60]
+    assert frame["b"].tolist()[0] is True
+    assert frame["c"].tolist()[:2] == ["x", "2"]
+    assert frame["e"].tolist()[1:] == [0.5, 1.0]
+    assert [frame[name].isna().sum() for name in "abcde"] == [1, 2, 1, 3, 1]
 
 
 def test_parquet_without_pyarrow(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +225,6 @@ def test_prune(call: Call, folder: Path) -> None:
     assert {**found, "size": 0} == {
         "results": 1,
         "failures": 0,
-        "files": 1,
         "size": 0,
         "dry_run": True,
         "unknown": ["gone"],
@@ -232,9 +233,9 @@ def test_prune(call: Call, folder: Path) -> None:
     assert "removed 1 results" in said
     assert "kept all results of gone" in said
     with Store(folder) as store:
-        assert [row["trial.size"] for row in store.rows("tosses")] == [0, 1, 2]
-        assert len(store.rows("gone")) == 1
-        assert store.records(row["key"] for row in store.rows())[1] == set()
+        assert [row["trial.size"] for row in flat(store, "tosses")] == [0, 1, 2]
+        assert len(flat(store, "gone")) == 1
+        assert store.records(row["key"] for row in flat(store))[1] == set()
 
 
 def test_prune_of_another_study_leaves_stale_rows(call: Call) -> None:
@@ -243,11 +244,11 @@ def test_prune_of_another_study_leaves_stale_rows(call: Call) -> None:
 
 def test_forget(call: Call, folder: Path) -> None:
     assert "would forget 2 trials" in call("tosses", forget=True, where=["size>=2"], dry_run=True)
-    assert "forgot 2 trials of tosses, and 2 files" in call("tosses", forget=True, where=["size>=2"])
+    assert "forgot 2 trials of tosses." in call("tosses", forget=True, where=["size>=2"])
     assert json.loads(call("tosses", forget=True, failed=True, json=True))["trials"] == 1
     assert [row["trial.size"] for row in json.loads(call("tosses", json=True))] == [0, 1]
     with Store(folder) as store:
-        store.fail("9", "tosses", {}, "new", "x", 1.0)
+        store.fail("9", "tosses", {}, 3, "x", 1.0)
     assert "forgot 3 trials" in call("tosses", forget=True)
     assert [row["study"] for row in json.loads(call(json=True))] == ["gone"]
 
@@ -258,7 +259,7 @@ def test_what_is_being_run_is_left_alone(call: Call, folder: Path) -> None:
             with pytest.raises(InputError, match="tosses is being run"):
                 call("tosses", **options)
         call("tosses", prune=True, dry_run=True)
-        assert len(store.rows("tosses")) == 4
+        assert len(flat(store, "tosses")) == 4
 
 
 @pytest.mark.parametrize(

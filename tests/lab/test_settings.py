@@ -17,9 +17,11 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
 from flipscope.cli import main
 from flipscope.lab import registry
+from flipscope.lab.findings import Findings, findings
 from flipscope.lab.keys import trial_key
+from flipscope.lab.registry import repeat_command
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, judged, repeat_command, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.settings import changed, fitted, leaves, read, value_text
 from flipscope.lab.store.store import Store
@@ -212,12 +214,12 @@ def test_differences_are_those_of_what_was_run() -> None:
 # ---------------------------------------------------------------- looks
 
 
-def _run(folder: Path, scale: str) -> Run:
+def _run(folder: Path, scale: str) -> Findings:
     with Store(folder) as store:
         return run_study(STUDY, scale, store, InProcess())
 
 
-def _seen(run: Run) -> tuple[str, int]:
+def _seen(run: Findings) -> tuple[str, int]:
     seen = run.judgements[0][1].seen
     assert seen is not None
     return seen.standing, seen.number
@@ -403,7 +405,7 @@ def test_changed_settings_from_the_run_to_the_report_elsewhere(
         looks = [scale for scale, _ in store.looks("random-init")]
         assert set(looks) == {"smoke+length=8"}  # one look at each claim: the others are sample sizes
         assert len(looks) == len(random_init.STUDY.claims)
-        assert judged(random_init.STUDY, SCALE, store).complete
+        assert findings(random_init.STUDY, SCALE, store).complete
     assert main(["report", "random-init", "--results", there, "-o", "report.html"]) == 0
     report = " ".join(Path("report.html").read_text().split())
     assert "The settings are the user&#39;s, not those of the scale smoke of this study: data_sets 1" in report

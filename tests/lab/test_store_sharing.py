@@ -12,24 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lab.stores import WRITER, put, refused, start
+from lab.stores import WRITER, flat, put, refused, start
 from waiting import LIMIT
 
 from flipscope.basics.errors import InputError
+from flipscope.lab.context import DATABASE
 from flipscope.lab.machine import born, machine
-from flipscope.lab.store import locks, schema, tables
-from flipscope.lab.store.store import DATABASE, Store
-
-pytestmark = pytest.mark.usefixtures("local_disk")
+from flipscope.lab.store import database, locks
+from flipscope.lab.store.store import Store
 
 
 def test_two_processes_put_the_same_trials(folder: Path) -> None:
     with start(WRITER, folder, 0, 40) as one, start(WRITER, folder, 0, 40) as two:  # both also make the store
         assert [child.communicate(timeout=LIMIT)[0].split()[-1] for child in (one, two)] == ["end", "end"]
     with Store(folder) as found:
-        assert sorted(row["trial.n"] for row in found.rows()) == list(range(40))
+        assert sorted(row["trial.n"] for row in flat(found)) == list(range(40))
         assert found.records(f"k{number}" for number in range(40))[1] == set()
-        assert found.prune().files == 0
 
 
 DRIVER = """
@@ -37,7 +35,7 @@ import os, sys
 from flipscope.lab.store.store import Store
 
 with Store(sys.argv[1]) as store, store.driving(sys.argv[2]):
-    run = store.begin_run(sys.argv[2], "smoke", "c", 10, "flipscope run")
+    run = store.begin_run(sys.argv[2], "smoke", 1, 10, "flipscope run")
     store.beat(run, done=3, failed=1, running=[{"trial": "x", "seconds": 1.0, "share": 0.5}])
     child = os.fork()
     if child:
@@ -84,36 +82,57 @@ def test_no_locks_on_this_file_system(kept: Store, monkeypatch: pytest.MonkeyPat
     refused("cannot be locked: No locks available; use --results", kept.driving("tosses").__enter__)
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_a_second_store_of_a_process_does_not_undo_the_locks_of_the_first(
-    folder: Path, local: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema, "on_local_disk", lambda _: local)
+def test_a_second_store_of_a_process_does_not_undo_the_locks_of_the_first(folder: Path) -> None:
     script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.1).execute('BEGIN IMMEDIATE')"
     command = [sys.executable, "-c", script, str(folder / DATABASE)]
     with Store(folder) as first:
         put(first)
-        with first._writing():
+        with first.writing():
             Store(folder).close()  # opening and closing a file drops all POSIX locks that a process has on it
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert "database is locked" in done.stderr
         assert subprocess.run(command, check=False).returncode == 0
-        # Without its lock on the file the other process would have taken itself for the last, and the log away.
-        assert (folder / (DATABASE + "-wal")).exists() == local
 
 
-def test_a_store_in_use(kept: Store, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "PATIENCE", 0.05)
-    with Store(folder) as other, kept._writing():
-        refused("in use by another process", put, other)
+def test_a_store_in_use(
+    kept: Store, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(database, "PATIENCE", 0.05)
+    monkeypatch.setattr(database, "SILENT", 0.01)
+    with Store(folder) as other, kept.writing():
+        refused("in use by another process for 0.05 seconds: wait for it", put, other)
+        assert other.runs() == []  # a transaction that has begun does not keep readers out
+    assert "waiting for another process that uses" in caplog.text
     put(kept)
+
+
+READER = """
+import sys, time
+from flipscope.lab.store.store import Store
+
+until, rounds = time.monotonic() + 2, 0
+while time.monotonic() < until:
+    with Store(sys.argv[1], create=False) as store:
+        rows, records = list(store.table()), store.records(f"k{number}" for number in range(40))
+        assert len(rows) <= 40 and not records[1], records[1]
+    rounds += 1
+print(rounds)
+"""
+
+
+def test_readers_beside_a_writer_see_whole_rows_only(folder: Path) -> None:
+    Store(folder).close()
+    with start(READER, folder) as reader, start(WRITER, folder, 0, 40) as writer:
+        assert writer.communicate(timeout=LIMIT)[0].split()[-1] == "end"
+        assert int(reader.communicate(timeout=LIMIT)[0]) > 3
+        assert (reader.returncode, writer.returncode) == (0, 0)
 
 
 # ---------------------------------------------------------------- runs
 
 
 def test_runs(kept: Store) -> None:
-    first = kept.begin_run("tosses", "smoke", "c", 10, "flipscope run tosses")
+    first = kept.begin_run("tosses", "smoke", 1, 10, "flipscope run tosses")
     kept.beat(
         first, done=4, failed=1, running=[{"trial": "t", "seconds": 1.0, "share": None}], verdicts=[{"claim": "x"}]
     )
@@ -125,15 +144,15 @@ def test_runs(kept: Store) -> None:
     kept.end_run(first, "done", done=9, failed=1, verdicts=[{"claim": "y"}])
     (state,) = kept.runs("tosses")
     assert (state.state, state.done, state.running, state.verdicts) == ("done", 9, [], [{"claim": "y"}])
-    second = kept.begin_run("tosses", "laptop", "c", 10, "")
-    third = kept.begin_run("other", "laptop", "c", 10, "")
+    second = kept.begin_run("tosses", "laptop", 1, 10, "")
+    third = kept.begin_run("other", "laptop", 1, 10, "")
     assert [run.id for run in kept.runs()] == [second, third]
     assert [run.id for run in kept.runs("tosses", latest=False)] == [first, second]
     assert kept.runs("nothing") == []
 
 
 def test_runs_of_the_dead_are_interrupted(kept: Store) -> None:
-    kept.begin_run("tosses", "smoke", "c", 10, "")
+    kept.begin_run("tosses", "smoke", 1, 10, "")
     for change, state in (
         ("born = 'another boot 1'", "interrupted"),  # the number was given to another process
         ("born = ''", "running"),
@@ -141,9 +160,9 @@ def test_runs_of_the_dead_are_interrupted(kept: Store) -> None:
         ("host = 'elsewhere'", "running"),
         ("updated = '2001-01-01T00:00:00.000+00:00'", "interrupted"),
     ):
-        kept._database.execute(f"UPDATE runs SET {change}")
-        (row,) = kept._database.execute(tables.selected("runs"))
-        kept._database.execute(tables.inserted("runs"), tables.sealed("runs", row[:-1]))
+        with kept.writing() as connection:
+            connection.execute(f"UPDATE runs SET {change}")
+            kept.insert("runs", kept.read("SELECT * FROM runs")[0])
         assert kept.runs()[0].state == state, change
 
 

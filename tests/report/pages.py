@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flipscope.figures import Figure, Panel, Rule, Series
+from flipscope.lab.findings import Findings
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Claim, Scale, Study
 from flipscope.lab.verdict import Judgement
 from flipscope.report.views import StudyPage
@@ -69,12 +69,12 @@ def page(
     **options: Any,
 ) -> StudyPage:
     shown = study() if of is None else of
-    run = Run(shown, "laptop", trials, done, failed, done, 4000.0, Rows.of(table or []), list(judgements))
+    run = Findings(shown, "laptop", trials, done, failed, done, 4000.0, Rows.of(table or []), list(judgements))
     made: dict[str, Any] = {
         "figures": [],
         "settings": {"layers": [2, 3], "model_seed": list(range(20))},
         "machines": ["a processor, 2 cores"],
-        "code": "0123456789abcdef",
+        "revision": 1,
         "command": f"flipscope run {shown.name} --scale laptop",
         "finished": "2026-07-01 12:30 UTC",
     }

@@ -10,13 +10,14 @@ from report.pages import claim, page
 from report.tiny import STUDY
 from rich.console import Console, RenderableType
 
-from flipscope.lab.catalogue import entry_of
+from flipscope.lab.findings import Findings
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Deviation
+from flipscope.lab.summaries import summary_of
 from flipscope.lab.verdict import Judgement, all_of
 from flipscope.report.html import html_report
-from flipscope.report.lab import run_page, study_page
+from flipscope.report.lab import run_page
+from flipscope.report.lists import study_page
 
 GOOD = Judgement("reproduced", "share of strings", 0.93, 0.9, 0.955, "8000 strings", "≥ 0.9")
 OPEN = Judgement("undecided", "mean slope", -0.9, -1.1, -0.7, "lengths up to 32", "≤ −0.85", "about 40 more models")
@@ -29,9 +30,9 @@ def shown(drawn: RenderableType, width: int = 100) -> str:
     return out.getvalue()
 
 
-def run_of(*found: Judgement) -> Run:
+def run_of(*found: Judgement) -> Findings:
     judgements = [(claim(f"claim {place}"), each) for place, each in enumerate(found)]
-    return Run(STUDY, "smoke", 5, 5, 0, 0, 1.0, Rows([{"number": 1}]), judgements)
+    return Findings(STUDY, "smoke", 5, 5, 0, 0, 1.0, Rows([{"number": 1}]), judgements)
 
 
 def test_a_claim_is_one_line_with_its_number_against_its_limit() -> None:
@@ -70,7 +71,7 @@ def test_verbose_shows_every_number() -> None:
 
 def test_a_study_is_told_whole() -> None:
     departure = {"what": "models", "paper": "50", "ours": "24", "why": "they take 20 minutes"}
-    entry = replace(entry_of(STUDY), deviations=(departure,))
+    entry = replace(summary_of(STUDY), deviations=(departure,))
     said = " ".join(shown(study_page(entry, "not run"), 200).split())
     assert "five numbers" in said
     assert "squares are large (Fig 1); judged by: mean at least 9000" in said

@@ -14,7 +14,7 @@ from flipscope.basics.errors import InputError
 from flipscope.cli.report import run as run_report
 from flipscope.figures import Figure, Panel, Series
 from flipscope.lab import registry
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.keys import trial_key
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
@@ -98,11 +98,10 @@ def test_the_latest_scale_is_shown_unless_another_is_asked_for(results: Path) ->
 
 def test_every_machine_is_told_without_its_name(results: Path) -> None:
     measure(results, limit=60)
-    code = code_version(STUDY)
     with Store(results) as store:
         for trial in STUDY.trials("laptop")[60:]:
             machine = {"host": f"host-{trial.hash}", "cpu": "An abacus", "cores": 9}  # a name tells a reader nothing
-            store.put(trial_key(STUDY, trial, code), "tiny", trial.content(), code, {"square": 1}, 0.1, machine=machine)
+            store.put(trial_key(STUDY, trial), "tiny", trial.content(), 1, {"square": 1}, 0.1, machine=machine)
     report(results)
     assert "(60 trials); An abacus, 9 cores (40 trials)<" in text(results)
     assert "host-" not in text(results)
@@ -167,7 +166,7 @@ def test_a_figure_that_vega_refuses_does_not_take_the_report_with_it(
 def test_a_study_that_is_gone_is_named(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measure(results)
     with Store(results) as store:
-        store.put("k" * 64, "gone", {"n": 1}, "c" * 64, {"x": 1.0}, 0.1)
+        store.put("k" * 64, "gone", {"n": 1}, 1, {"x": 1.0}, 0.1)
     report(results, json=True)
     output = capsys.readouterr()
     assert [each["study"] for each in json.loads(output.out)["missing"]] == ["gone"]
@@ -222,9 +221,8 @@ def test_what_cannot_be_shown_is_said(results: Path, monkeypatch: pytest.MonkeyP
         "run it with flipscope run tiny --scale laptop"
     )
     assert "no scale 'huge'; it has smoke, laptop" in refused(results, "tiny", scale="huge")
-    for module in ("lab.run.driver", "report.pages"):
-        monkeypatch.setattr(f"flipscope.{module}.code_version", lambda study: "another")
-    assert "the stored ones were measured by code that has changed since" in refused(results, "tiny")
+    monkeypatch.setattr(Tiny, "revision", 2)
+    assert "the stored ones are of other revisions than 2" in refused(results, "tiny")
 
 
 def test_options_are_checked_before_any_work(results: Path) -> None:

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from flipscope.lab import registry
-from flipscope.lab.keys import measuring_code
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.store import outcomes
 from flipscope.lab.study import Result, Study, Trial
@@ -42,7 +41,6 @@ class Golden:
 
     study: str
     revision: int
-    code: str  # digest of the measuring code, which stored results are kept by
     relative: float
     columns: Mapping[str, Any]  # tolerances of their own, by name
     trials: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
@@ -56,7 +54,7 @@ class Golden:
 
     def write(self) -> None:
         """Write the file: one line for each trial."""
-        head = {name: getattr(self, name) for name in ("study", "revision", "code", "relative", "columns")}
+        head = {name: getattr(self, name) for name in ("study", "revision", "relative", "columns")}
         lines = [json.dumps({"trial": trial, "outcome": _encoded(outcome)}) for trial, outcome in self.trials]
         rest = "".join(f"{json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items())
         _path(self.study).write_text("{\n" + rest + '"trials": [\n' + ",\n".join(lines) + "\n]}\n", "utf-8")
@@ -188,7 +186,7 @@ def written_anew(study: Study, *, numbers: bool) -> str:
     try:
         before = Golden.read(study.name)
     except FileNotFoundError:
-        before = Golden(study.name, study.revision, "", RELATIVE, {}, [])
+        before = Golden(study.name, study.revision, RELATIVE, {}, [])
     known = {_text(content): outcome for content, outcome in before.trials}
     found, changed = [], []
     for content, outcome in measured(study, trials):
@@ -199,17 +197,12 @@ def written_anew(study: Study, *, numbers: bool) -> str:
         found.append((content, outcome if old is None or lines else old))
     if changed and not numbers and study.revision == before.revision:
         raise SystemExit("\n".join([f"{CHANGED.format(study.name)}; --numbers writes them all the same", *changed]))
-    code = measuring_code(type(study))
-    Golden(study.name, study.revision, code, before.relative, before.columns, found).write()
+    Golden(study.name, study.revision, before.relative, before.columns, found).write()
     new = sum(_text(content) not in known for content, _ in found)
     return f"{study.name}: {len(found)} trials, {new} of them new, {len(changed)} changed numbers"
 
 
 CHANGED = "the numbers of {} changed: find the bug, or raise its revision"
-EDITED = (
-    "the measuring code of {0} changed: its stored results will be measured again; if that is intended, write its "
-    "golden anew with `python -m tests.studies.golden {0}`"
-)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Writes what is kept of the studies beside them: the index of the list, and the table of figures in the docs.
+"""Writes the table of figures in the docs.
 
 python -m tests.studies.index
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from flipscope.lab import catalogue
-from flipscope.lab.catalogue import Entry
+from flipscope.lab.summaries import Summary, summaries
 
 TABLE = Path(__file__).parents[2] / "docs" / "figures.md"
 HEAD = """# Which study shows which figure
@@ -22,21 +21,19 @@ Written by `python -m tests.studies.index` from the studies' own lists of figure
 
 def table() -> str:
     """The document that says which study shows which figure."""
-    found = [(entry.paper or "", figure, entry) for entry in catalogue.entries() for figure in entry.figures]
+    found = [(study.paper or "", figure, study) for study in summaries() for figure in study.figures]
     lines = ["| paper | figure or theorem | study | what it shows |", "|---|---|---|---|"]
     lines += [
-        f"| {paper} | {figure} | `{entry.name}` | {entry.title} |" for paper, figure, entry in sorted(found, key=_order)
+        f"| {paper} | {figure} | `{study.name}` | {study.title} |" for paper, figure, study in sorted(found, key=_order)
     ]
     return HEAD + "\n".join(lines) + "\n"
 
 
-def _order(row: tuple[str, str, Entry]) -> tuple[str, bool, list[int], str]:
-    paper, figure, entry = row
-    return paper, not figure.startswith("Fig"), list(map(int, re.findall(r"\d+", figure))), entry.name
+def _order(row: tuple[str, str, Summary]) -> tuple[str, bool, list[int], str]:
+    paper, figure, study = row
+    return paper, not figure.startswith("Fig"), list(map(int, re.findall(r"\d+", figure))), study.name
 
 
 if __name__ == "__main__":
-    for file in catalogue.write_index():
-        print(f"wrote {file}")
     TABLE.write_text(table(), "utf-8")
     print(f"wrote {TABLE}")

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from studies.golden import CHANGED, EDITED, FOLDER, Golden, compared, differences
+from studies.golden import CHANGED, FOLDER, Golden, compared, differences
 
 from flipscope.lab import registry
 from flipscope.lab.context import kept_in
-from flipscope.lab.keys import measuring_code
 from flipscope.lab.store.store import Store
 
 
@@ -33,11 +32,6 @@ def test_numbers_are_the_golden_ones(name: str, models: str) -> None:
     with kept_in(models):
         found = differences(study, golden)
     assert not found, "\n".join([CHANGED.format(name), *found])
-
-
-@pytest.mark.parametrize("name", sorted(registry.names()))
-def test_the_measuring_code_is_the_golden_one(name: str) -> None:
-    assert Golden.read(name).code == measuring_code(type(registry.find(name))), EDITED.format(name)
 
 
 @pytest.mark.parametrize(

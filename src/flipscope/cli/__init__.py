@@ -79,17 +79,6 @@ COMMANDS = {
     "results unpack": ("results_unpack", "merge packs of results into a results folder"),
 }
 
-# Options of earlier versions, and what to use instead: each option has one meaning in all commands.
-_PICTURE = "--plot FILE for the picture, or --json for the numbers"
-RENAMED = {
-    "function": {"--samples": "--strings", "--rho": "--correlation"},
-    "compare": {"--samples": "--strings", "--rho": "--correlation"},
-    "construct": {"--steps": "--parity-steps"},
-    "bounds": {"--failure": "--delta"},
-    "bound": {"--samples": "--train-strings", "--strict": "--all-terms"},
-    "landscape": {"-o": _PICTURE, "--output": _PICTURE},
-}
-
 
 class _Parser(argparse.ArgumentParser):
     """A parser that reports errors in one sentence, with exit code 2."""
@@ -195,7 +184,6 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
         if command is not None and command not in COMMANDS:
             raise InputError(f"there is no command {command!r}; {_nearest_commands(command)}")
         parser = build_parser(command)
-        _refuse_renamed(command, given)
         return parser.parse_args(given)
     except SystemExit as stop:
         return int(stop.code or 0)
@@ -205,14 +193,6 @@ def _nearest_commands(word: str) -> str:
     """The commands that begin with this word, or are spelled nearly like it."""
     near = [name for name in COMMANDS if name.startswith(f"{word} ")] or difflib.get_close_matches(word, COMMANDS, 3)
     return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
-
-
-def _refuse_renamed(command: str | None, given: Sequence[str]) -> None:
-    """Raise InputError for an option of an earlier version, naming its successor."""
-    options = given[: given.index("--")] if "--" in given else given
-    for old, new in RENAMED.get(command or "", {}).items():
-        if any(each == old or each.startswith(f"{old}=") for each in options):
-            raise InputError(f"flipscope {command} has no option {old} any more: use {new}")
 
 
 def _check_working_folder() -> None:

@@ -12,11 +12,10 @@ from rich.live import Live as RichLive
 from rich.text import Text
 
 from flipscope.basics.wording import time_text
-from flipscope.lab.run.driver import Judgements, Run
+from flipscope.lab.findings import Findings, Judgements
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.study import Study
-from flipscope.report.lab import mark_of
-from flipscope.report.terminal import SafeConsole, bar
+from flipscope.report.terminal import SafeConsole, bar, mark_of
 from flipscope.report.views import judgement_view
 
 QUIET_SECONDS = 2.0  # shorter runs show no progress
@@ -95,7 +94,7 @@ class Live:
         self._judgements = judgements
         self._show()
 
-    def finished(self, run: Run) -> None:
+    def finished(self, run: Findings) -> None:
         """Stop showing progress."""
         if self._view is not None:
             self._view.stop()

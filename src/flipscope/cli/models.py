@@ -9,8 +9,8 @@ from typing import Any
 
 from flipscope.basics.errors import InputError, printable
 from flipscope.cli.common import print_json, results_folder
+from flipscope.lab.context import DATABASE
 from flipscope.lab.store.artefacts import Listed, listed
-from flipscope.lab.store.schema import DATABASE
 
 EXAMPLES = """
   flipscope models

@@ -23,10 +23,11 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, printable
 from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
-from flipscope.lab import changes, registry
-from flipscope.lab.keys import code_version
-from flipscope.lab.run.driver import judged_table
-from flipscope.lab.store import listing, merging, salvage, schema, tables
+from flipscope.lab import registry
+from flipscope.lab.findings import stored_table
+from flipscope.lab.keys import older_revisions
+from flipscope.lab.store import listing, merging, repair
+from flipscope.lab.store.database import Damaged
 from flipscope.lab.store.listing import Row, Rows
 from flipscope.lab.store.merging import Variant
 from flipscope.lab.store.store import Store
@@ -73,13 +74,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the table of STUDY that its claims are judged by to FILE (.csv, .parquet or .json)",
     )
-    what.add_argument("--prune", action="store_true", help="remove results of code that has changed, and unused files")
+    what.add_argument("--prune", action="store_true", help="remove results of other revisions of their study")
     what.add_argument(
         "--forget", action="store_true", help="remove the trials of STUDY (narrowed by --where, --failed) for good"
     )
-    what.add_argument("--verify", action="store_true", help="read all rows and arrays, and say which are damaged")
+    what.add_argument("--verify", action="store_true", help="read everything, and say which rows are damaged")
     what.add_argument(
-        "--repair", action="store_true", help="save the intact rows of a damaged database; the old one is kept too"
+        "--repair",
+        action="store_true",
+        help="copy what can be read of a damaged file to a new one; the old stays",
     )
     what.add_argument(
         "--variants", action="store_true", help="trials that have another outcome from elsewhere, and where it differs"
@@ -129,7 +132,12 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             page = _rows_page(rows, LIMIT if arguments.limit is None else arguments.limit)
             listed = _studies([] if arguments.study is None else [arguments.study])
-            notes = [note for study in listed.values() if study is not None for note in changes.notes(store, study)]
+            notes = [
+                note
+                for study in listed.values()
+                if study is not None
+                for note in older_revisions(study, store.revisions(study.name))
+            ]
             show(Group(page, *_shown(notes)), whole=True)
     return 0
 
@@ -198,7 +206,7 @@ def _judged(store: Store, study: Study, arguments: argparse.Namespace) -> list[R
     if arguments.scale is None and not runs:
         raise InputError(f"it is not known at which scale {study.name} was run: say so with --scale, or add --raw")
     scale = study.scale_name(arguments.scale if arguments.scale is not None else runs[-1].scale)
-    table = judged_table(study, scale, store)
+    table = stored_table(study, scale, store)
     if not table:
         raise InputError(f"no trial of {study.name} is done at scale {scale}: nothing was written")
     return listing.chosen(table, [listing.parse_condition(text) for text in arguments.where])
@@ -216,31 +224,31 @@ def _export(rows: Rows | Sequence[Row], arguments: argparse.Namespace) -> int:
 
 
 def _prune(store: Store, arguments: argparse.Namespace) -> int:
-    stored = store.kept()
+    stored = store.stored()
     installed = _studies(entry.study for entry in stored)
-    current = {name: None if study is None else code_version(study) for name, study in installed.items()}
+    current = {name: None if study is None else study.revision for name, study in installed.items()}
 
-    def stale(study: str, code: str) -> bool:
+    def stale(study: str, revision: int) -> bool:
         chosen = arguments.study is None or study == arguments.study
-        return chosen and current[study] is not None and code != current[study]
+        return chosen and current[study] is not None and revision != current[study]
 
-    affected = {kept.study for kept in stored if stale(kept.study, kept.code)}
+    affected = {entry.study for entry in stored if stale(entry.study, entry.revision)}
     with contextlib.ExitStack() as held:
         if not arguments.dry_run:
-            for study in sorted(affected):  # a run with the previous code may be active
+            for study in sorted(affected):  # a run of the previous revision may be active
                 held.enter_context(store.driving(study))
-        removed = store.prune(stale=stale, dry_run=arguments.dry_run)
-    unknown = sorted(study for study, code in current.items() if code is None)
+        removed = store.prune(stale, dry_run=arguments.dry_run)
+    unknown = sorted(study for study, revision in current.items() if revision is None)
     if arguments.json:
         print_json({**asdict(removed), "dry_run": arguments.dry_run, "unknown": unknown})
         return 0
     print(
         f"{'would remove' if arguments.dry_run else 'removed'} {removed.results:,} results and {removed.failures:,} "
-        f"failures of code that has changed, and {removed.files:,} files ({decimal(removed.size)})."
+        f"failures of other revisions ({decimal(removed.size)})."
     )
     if unknown:
-        kept = printable(", ".join(unknown))
-        print(f"kept all results of {kept}: no such study is installed.", file=sys.stderr)
+        names = printable(", ".join(unknown))
+        print(f"kept all results of {names}: no such study is installed.", file=sys.stderr)
     return 0
 
 
@@ -251,14 +259,10 @@ def _forget(store: Store, arguments: argparse.Namespace) -> int:
             count = len(keys) if arguments.dry_run else store.forget(keys)
         else:
             count = store.forget_study(arguments.study, dry_run=arguments.dry_run)
-        files = None if arguments.dry_run else store.prune()
     if arguments.json:
-        freed = {"files": files.files, "size": files.size} if files is not None else {}
-        print_json({"trials": count, **freed, "dry_run": arguments.dry_run})
-    elif files is None:
-        print(f"would forget {count:,} trials of {arguments.study}.")
+        print_json({"trials": count, "dry_run": arguments.dry_run})
     else:
-        print(f"forgot {count:,} trials of {arguments.study}, and {files.files:,} files ({decimal(files.size)}).")
+        print(f"{'would forget' if arguments.dry_run else 'forgot'} {count:,} trials of {arguments.study}.")
     return 0
 
 
@@ -280,27 +284,28 @@ def _shown(notes: Iterable[str]) -> list[Text]:
 def _verify(arguments: argparse.Namespace) -> int:
     """Say what is damaged, and what to do."""
     trouble: str | None = None
-    found = salvage.Verified(0, 0, [], [])
+    verified = repair.Verified(0, 0, [], [])
     try:
         with Store(arguments.results, create=False) as store:
+            store.check()
             if arguments.study is not None and store.studies():
                 _check_study(store, arguments.study)
-            found = salvage.verify(store, arguments.study)
-    except schema.Damaged as error:
+            verified = repair.verify(store, arguments.study)
+    except Damaged as error:
         trouble = str(error)
-    whole = trouble is None and not found.damaged and not found.unreadable
+    whole = trouble is None and not verified.damaged and not verified.unreadable
     if arguments.json:
-        print_json({"whole": whole, "database": trouble, **asdict(found)})
+        print_json({"whole": whole, "database": trouble, **asdict(verified)})
     else:
-        show(_verified_page(found, trouble, arguments.results))
+        show(_verified_page(verified, trouble, arguments.results))
     return 0 if whole else 1
 
 
-def _verified_page(found: salvage.Verified, trouble: str | None, folder: str) -> RenderableType:
+def _verified_page(verified: repair.Verified, trouble: str | None, folder: str) -> RenderableType:
     if trouble is not None:
         return Text(trouble + ".")
-    read = f"{found.rows:,} rows and {found.arrays:,} array files were read"
-    findings = [*found.damaged, *found.unreadable]
+    read = f"{verified.rows:,} rows and {verified.contents:,} arrays and descriptions were read"
+    findings = [*verified.damaged, *verified.unreadable]
     if not findings:
         return Text(f"{read}: all are whole.")
     table = Table(box=box.SIMPLE_HEAD)
@@ -310,32 +315,34 @@ def _verified_page(found: salvage.Verified, trouble: str | None, folder: str) ->
         table.add_row(finding.what, Text(finding.study), Text(finding.key[:SHORT]), Text(finding.why))
     more = len(findings) - LIMIT
     notes = [f"and {more:,} more; --json lists all."] if more > 0 else []
-    unread = f"; {len(found.unreadable):,} cannot be read here, for the reasons above" if found.unreadable else ""
-    notes.append(f"{read} and are whole; {len(found.damaged):,} are damaged{unread}.")
-    if found.damaged:
-        notes.append(
-            "Run the studies again: damaged results are measured anew, and lost descriptions of machines written."
-        )
+    unread = f"; {len(verified.unreadable):,} cannot be read here, for the reasons above" if verified.unreadable else ""
+    notes.append(f"{read}; {len(verified.damaged):,} are damaged{unread}.")
+    if verified.damaged:
+        notes.append("Run the studies again: damaged results are measured anew.")
         notes.append(f"Damaged rows that remain are removed by flipscope results --repair --results {folder}.")
     return Group(table, *(Text(note, style="italic dim") for note in notes))
 
 
 def _repair(arguments: argparse.Namespace) -> int:
-    """Make a new database from the intact rows."""
-    with contextlib.suppress(schema.Damaged), Store(arguments.results, create=False) as store:
-        rows = [whole for table in tables.COLUMNS for _, whole in store.checked(table)]
-        if all(rows):
+    """Copy the intact rows to a new file."""
+    with contextlib.suppress(Damaged), Store(arguments.results, create=False) as store:
+        store.check()
+        verified = repair.verify(store)
+        if not verified.damaged:
             if arguments.json:
-                print_json({"kept": len(rows), "damaged": 0, "before": None})
+                print_json({"kept": verified.rows, "damaged": 0, "before": None})
             else:
-                print(f"all {len(rows):,} rows are whole: there is nothing to repair.")
+                print(f"all {verified.rows:,} rows are whole: there is nothing to repair.")
             return 0
-    done = salvage.repair(Path(arguments.results))
+    done = repair.repair(Path(arguments.results))
     if arguments.json:
         print_json({**asdict(done), "before": str(done.before)})
     else:
-        said = f"kept {done.kept:,} rows, left out {done.damaged:,} damaged ones; the old database is {done.before}."
-        print(printable(said))
+        print(
+            printable(
+                f"kept {done.kept:,} rows, left out {done.damaged:,} damaged ones; the old file is {done.before}."
+            )
+        )
         print("run the studies again: what is missing is measured.", file=sys.stderr)
     return 0
 
@@ -368,21 +375,21 @@ def _variants_page(found: Sequence[Variant]) -> RenderableType:
 def _overview(store: Store, arguments: argparse.Namespace) -> int:
     """One row per study."""
     rows: list[Row] = []
-    kept = store.kept()
-    others = Counter(row[1] for row in store.stored("variants"))
-    for name, study in _studies(entry.study for entry in kept).items():
-        own = [entry for entry in kept if entry.study == name]
-        code = None if study is None else code_version(study)
+    stored = store.stored()
+    variants = Counter(row["study"] for row in store.rows("variants"))
+    for name, study in _studies(entry.study for entry in stored).items():
+        versions = [entry for entry in stored if entry.study == name]
+        revision = None if study is None else study.revision
         rows.append(
             {
                 "study": name,
-                "done": sum(entry.done for entry in own),
-                "failed": sum(entry.failed for entry in own),
-                "stale": None if code is None else sum(entry.done for entry in own if entry.code != code),
-                "seconds": sum(entry.seconds for entry in own),
-                "size": sum(entry.size for entry in own),
-                "variants": others[name],
-                "notes": [] if study is None else changes.notes(store, study),
+                "done": sum(entry.done for entry in versions),
+                "failed": sum(entry.failed for entry in versions),
+                "stale": None if revision is None else sum(one.done for one in versions if one.revision != revision),
+                "seconds": sum(entry.seconds for entry in versions),
+                "size": sum(entry.size for entry in versions),
+                "variants": variants[name],
+                "notes": [] if study is None else older_revisions(study, store.revisions(name)),
             }
         )
     if arguments.json:
@@ -408,7 +415,7 @@ def _overview_page(rows: Sequence[Row]) -> RenderableType:
         if row["variants"]
     ]
     if any(row["stale"] for row in rows):
-        notes.append("stale: measured with code that has changed since; flipscope results --prune removes them.")
+        notes.append("stale: measured at another revision of the study; flipscope results --prune removes them.")
     if any(row["stale"] is None for row in rows):
         notes.append("?: the study is not installed.")
     return Group(table, *_shown([*notes, *(note for row in rows for note in row["notes"])]))

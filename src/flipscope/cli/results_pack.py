@@ -15,7 +15,7 @@ from flipscope.basics.files import check_target
 from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import registry
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.keys import trial_key
 from flipscope.lab.store import packs
 from flipscope.lab.store.artefacts import SUFFIX, Models
 from flipscope.lab.store.store import Store
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale",
         metavar="SCALE",
-        help="only the trials of this scale, such as laptop or laptop+length=14, of each study's present code",
+        help="only the trials of this scale, such as laptop or laptop+length=14, of each study's present revision",
     )
     parser.add_argument("--models", action="store_true", help="include all trained models of the folder, of any study")
     results_folder(parser)
@@ -61,13 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
             chosen = _of_scale(store, studies, arguments.scale)
         files = [path for path in Models(store.folder).paths() if path.name.endswith(SUFFIX)]
         models = files if arguments.models else []
-        header = packs.write(target, store, names, chosen=chosen, scales=scales, models=models)
+        counts = packs.write(target, store, names, chosen=chosen, scales=scales, models=models)
     size = target.stat().st_size
     if arguments.json:
-        print_json({"file": str(target), "bytes": size, **asdict(header)})
+        print_json({"file": str(target), "bytes": size, **asdict(counts)})
     else:
-        parts = [count_text(header.rows["results"], "trial"), count_text(header.rows["looks"], "look")]
-        parts += [count_text(header.files["models"], "model")] if arguments.models else []
+        parts = [count_text(counts.results, "trial"), count_text(counts.looks, "look")]
+        parts += [count_text(counts.models, "model")] if arguments.models else []
         print(f"wrote {printable(str(target))}: {', '.join(parts)} ({decimal(size)})", file=sys.stderr)
     return 0
 
@@ -79,9 +79,8 @@ def _scales(study: Study, scale: str) -> tuple[str, str]:
 
 
 def _of_scale(store: Store, studies: Sequence[Study], scale: str) -> Callable[[str, str], bool]:
-    """A predicate: whether a result is of a trial of this scale, measured by the present code of its study."""
+    """A predicate: whether a result is of a trial of this scale, of the present revision of its study."""
     keys: dict[str, set[str]] = {}
     for study in studies:
-        code = code_version(study)
-        keys[study.name] = {trial_key(study, trial, code) for trial in store.planned(study, scale)}
+        keys[study.name] = {trial_key(study, trial) for trial in store.planned(study, scale)}
     return lambda study, key: key in keys[study]

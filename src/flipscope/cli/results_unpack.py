@@ -27,25 +27,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Merge packs into a results folder; if one of them is damaged, none is merged."""
-    found = [packs.read(Path(file)) for file in arguments.file]
-    with Store(arguments.results) as store:
-        merged = [merge(store, pack) for pack in found]
+    with packs.read([Path(file) for file in arguments.file]) as found, Store(arguments.results) as store:
+        merged = {str(pack.source): merge(store, pack) for pack in found}
     if arguments.json:
-        print_json([{"file": str(pack.path), **asdict(one)} for pack, one in zip(found, merged, strict=True)])
+        print_json([{"file": file, **asdict(counts)} for file, counts in merged.items()])
         return 0
-    for pack, one in zip(found, merged, strict=True):
-        print(printable(f"{pack.path}: {_said(one)}."))
-    if any(one.variants for one in merged):
+    for file, counts in merged.items():
+        print(printable(f"{file}: {_summary(counts)}."))
+    if any(counts.variants for counts in merged.values()):
         print("both outcomes are kept: flipscope results --variants shows where they differ, and by how much.")
     return 0
 
 
-def _said(one: Merged) -> str:
-    parts = [f"{count_text(one.results, 'new trial')}, {one.known:,} known", count_text(one.looks, "new look")]
-    if one.variants:
-        parts.append(f"{count_text(one.variants, 'trial')} with a different outcome here")
-    if one.models:
-        parts.append(count_text(one.models, "new model"))
-    if one.other_models:
-        parts.append(f"{count_text(len(one.other_models), 'model')} here have other weights, and stay")
+def _summary(merged: Merged) -> str:
+    parts = [f"{count_text(merged.results, 'new trial')}, {merged.known:,} known", count_text(merged.looks, "new look")]
+    if merged.variants:
+        parts.append(f"{count_text(merged.variants, 'trial')} with a different outcome here")
+    if merged.models:
+        parts.append(count_text(merged.models, "new model"))
+    if merged.other_models:
+        parts.append(f"{count_text(len(merged.other_models), 'model')} here have other weights, and stay")
     return ", ".join(parts)

@@ -14,7 +14,8 @@ from flipscope.cli.common import data_folder_option, print_json, results_folder
 from flipscope.cli.live import Live
 from flipscope.data.finding import data_folder, data_in
 from flipscope.lab import registry
-from flipscope.lab.run.driver import Run, repeat_command, run_study
+from flipscope.lab.findings import Findings
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import Runner, open_runner
 from flipscope.lab.settings import split_change
 from flipscope.lab.store.store import Store
@@ -137,11 +138,11 @@ def watched(
     runner: Runner,
     limit: int | None = None,
     again: bool = False,
-) -> Run:
+) -> Findings:
     """Run a study with the given trials and show its progress on standard error."""
     # Text that trials print in this process must not mix with the JSON document on standard output.
     with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
-        command = repeat_command(study, scale)
+        command = registry.repeat_command(study, scale)
         return run_study(
             study, scale, store, runner, observer=live, limit=limit, again=again, command=command, trials=trials
         )

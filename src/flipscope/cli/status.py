@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, results_folder
-from flipscope.lab import changes, registry
+from flipscope.lab import registry
 from flipscope.lab.store.store import Store
 
 EXAMPLES = """
@@ -26,25 +25,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Show which studies are running in a results folder, and how the latest run of each ended."""
     with Store(arguments.results, create=False) as store:
         states = store.runs(None if arguments.study is None else registry.name_of(arguments.study))
-        notes = {state.study: _notes(store, state.study) for state in states}
     if arguments.json:
-        print_json([{**dataclasses.asdict(state), "notes": notes[state.study]} for state in states])
+        print_json([dataclasses.asdict(state) for state in states])
         return 0
     if not states:
         print("Nothing has been run here.")
         return 0
-    from flipscope.report.lab import status_page
+    from flipscope.report.lists import status_page
     from flipscope.report.terminal import show
 
-    show(status_page(states, notes))
+    show(status_page(states))
     return 0
-
-
-def _notes(store: Store, name: str) -> list[str]:
-    """Notes on results of an older flipscope that measured differently; studies are loaded only if needed."""
-    if not changes.CHANGES:
-        return []
-    try:
-        return changes.notes(store, registry.find(name))
-    except InputError:  # the study is no longer installed
-        return []

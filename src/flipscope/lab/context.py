@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from flipscope.lab.store.schema import DATABASE
-
+DATABASE = "flipscope.sqlite"  # the file that makes a folder a results folder
+MODELS = "models"  # the folder of trained models beside it
 CHECKPOINT, LOCK = ".checkpoint", ".lock"  # suffixes of the files beside a model that is being trained
 
 _folder: ContextVar[str | None] = ContextVar("folder", default=None)

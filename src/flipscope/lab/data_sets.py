@@ -18,9 +18,6 @@ from typing import Any
 from flipscope.basics.errors import InputError
 from flipscope.basics.wording import count_text
 from flipscope.data.finding import DIGITS, named_folder, reference, split_reference
-from flipscope.data.images import IMAGE_SETS, load_images
-from flipscope.data.photos import PHOTOS, load_photos
-from flipscope.data.texts import TEXT_SETS, load_texts
 
 _IN_JSON = re.compile(rf'"([a-z0-9]+(?:-[a-z0-9]+)*@[0-9a-f]{{{DIGITS}}})"')
 _recorded: ContextVar[Mapping[str, str]] = ContextVar("recorded data sets", default={})  # noqa: B039 - never changed
@@ -49,6 +46,11 @@ def data_set(name: str) -> str:
     """The reference of a set of images or texts for a trial, such as fashion-mnist@c85e7078a78cd512."""
     if name in _recorded.get():
         return _recorded.get()[name]
+    # Only here: commands that read results need no reader of images, pickles or texts.
+    from flipscope.data.images import IMAGE_SETS, load_images
+    from flipscope.data.photos import PHOTOS, load_photos
+    from flipscope.data.texts import TEXT_SETS, load_texts
+
     if name in IMAGE_SETS:
         return load_images(name).reference
     if name in TEXT_SETS:

@@ -16,8 +16,9 @@ Looks at trials withdrawn for a stated defect (`Study.withdrawn`) do not count a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flipscope.lab.looks import ALPHA, error_of, judging
@@ -36,12 +37,24 @@ class Look:
     number: int  # from 1; for an exploratory look, the number of the next look
     exploratory: bool
     error: float
-    trials: frozenset[str]  # hashes of their contents
-    data: str  # digest of the trials with their outcomes
+    outcomes: Mapping[str, str]  # digests of the trials' outcomes, by the hashes of the trials
     revision: int  # of the study
-    code: str  # version of the study
     judgement: Mapping[str, Any]  # as JSON
+    limits: Sequence[Sequence[float]]  # the numbers of the limit of each part of the judgement
+    declared: int = 1  # the number of looks that the scale announced in advance
+    drawn: Mapping[str, Any] = field(default_factory=dict)  # the settings that only determine the sample
+    limit_by: str = ""  # whose limit it is
     made: str = ""  # when it was stored, ISO 8601
+
+    @property
+    def trials(self) -> frozenset[str]:
+        """Hashes of its trials."""
+        return frozenset(self.outcomes)
+
+    @property
+    def data(self) -> str:
+        """The digest of its trials with their outcomes."""
+        return digest(self.outcomes)
 
     @property
     def key(self) -> str:
@@ -62,9 +75,9 @@ class Data:
         """Hashes of all trials."""
         return frozenset(self.outcomes)
 
-    def of(self, trials: frozenset[str]) -> str:
-        """The digest of some trials with their outcomes."""
-        return digest({trial: self.outcomes[trial] for trial in trials})
+    def of(self, trials: frozenset[str]) -> dict[str, str]:
+        """The outcomes of some trials."""
+        return {trial: self.outcomes[trial] for trial in trials}
 
 
 def look_at(
@@ -75,14 +88,15 @@ def look_at(
     declared: int = 1,
     withdrawn: Mapping[int, str] | None = None,
     revision: int = 1,
-    code: str = "",
+    drawn: Mapping[str, Any] | None = None,
 ) -> tuple[Judgement, Look | None]:
     """Judge the claim on every planned trial; returns the judgement, and the look if it is a new one.
 
     `earlier` are the recorded looks at the claim, in any order; `declared` is the number of looks that the scale
-    announced in advance; `withdrawn` maps revisions of the study whose trials were discarded to the reason.
+    announced in advance; `withdrawn` maps revisions of the study whose trials were discarded to the reason; `drawn` are
+    the settings that only determine the sample.
     """
-    whole, table = data.of(data.trials), data.table(data.trials)
+    table = data.table(data.trials)
     valid = [look for look in earlier if look.revision not in (withdrawn or {})]
     counted = sorted((look for look in valid if not look.exploratory), key=lambda look: look.number)
     number = counted[-1].number + 1 if counted else 1
@@ -92,9 +106,9 @@ def look_at(
             return claim.judged(rows)
 
     for look in [*counted, *(look for look in valid if look.exploratory)]:
-        if look.data == whole:
+        if look.outcomes == data.outcomes:
             found = judged(look.error, table)
-            if alike(found.as_json(), look.judgement):
+            if alike(found.as_json(), look.judgement, limits_of(found.as_json()), look.limits):
                 reason = "" if not look.exploratory else _why_exploratory(counted, data, judged)
                 return _standing(found, look, reason), None
     reason = _why_exploratory(counted, data, judged)
@@ -103,7 +117,19 @@ def look_at(
         error = ALPHA  # the intervals hold at every sample size at once
     with judging(error, error_of(number + (not reason), declared)):
         found = claim.judged(table)
-    new = Look(claim.name, number, bool(reason), error, data.trials, whole, revision, code, found.as_json())
+    document = found.as_json()
+    new = Look(
+        claim.name,
+        number,
+        bool(reason),
+        error,
+        dict(data.outcomes),
+        revision,
+        document,
+        limits_of(document),
+        declared,
+        dict(drawn or {}),
+    )
     return _standing(found, new, reason), new
 
 
@@ -114,10 +140,11 @@ def _why_exploratory(counted: Sequence[Look], data: Data, judged: Callable[[floa
             continue
         if not look.trials <= data.trials:
             return f"some trials of look {look.number} were left out: new seeds would decide"
-        if data.of(look.trials) != look.data:
+        if data.of(look.trials) != look.outcomes:
             continue  # measured again with other results: the next look
         try:
-            same = alike(judged(look.error, data.table(look.trials)).as_json(), look.judgement)
+            document = judged(look.error, data.table(look.trials)).as_json()
+            same = alike(document, look.judgement, limits_of(document), look.limits)
         except Exception:  # a judge that fails on earlier trials is a different judge
             same = False
         if not same:
@@ -140,9 +167,35 @@ def _undecided(found: Judgement, seen: Seen, note: str) -> Judgement:
     return replace(found, verdict="undecided", note=notes, remedy="", parts=parts, seen=seen)
 
 
-def alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+Limits = Sequence[Sequence[float]]
+
+_NUMBER = re.compile(r"(?<![\w.])[-−]?\d[\d,]*(?:\.\d+)?(?:e[-+−]?\d+)?")
+
+
+def limits_of(judgement: Mapping[str, Any]) -> list[list[float]]:
+    """The numbers in the limit of each part of a judgement, which is JSON; a bound on one side is a range.
+
+    >>> limits_of({"parts": [], "limit": "from 0.1 to 2e−3"}), limits_of({"parts": [], "limit": "never"})
+    ([[0.1, 0.002]], [[]])
+    >>> limits_of({"parts": [{"limit": "≤ 1,000"}, {"limit": "≥ −0.5"}]})
+    [[-inf, 1000.0], [-0.5, inf]]
+    """
+    return [_range(part["limit"]) for part in _leaves(judgement)]
+
+
+def _range(limit: str) -> list[float]:
+    numbers = [float(number.replace("−", "-").replace(",", "")) for number in _NUMBER.findall(limit)]
+    if limit.startswith("≤"):
+        return [-math.inf, *numbers]
+    return [*numbers, math.inf] if limit.startswith("≥") else numbers
+
+
+def alike(first: Mapping[str, Any], second: Mapping[str, Any], first_limits: Limits, second_limits: Limits) -> bool:
     """Whether two judgements, as JSON, compare the same numbers with the same limits, whatever the wording."""
-    ours, theirs = (sorted(map(_numbers, _leaves(each))) for each in (first, second))
+    ours, theirs = (
+        sorted(map(_numbers, _leaves(judgement), limits))
+        for judgement, limits in ((first, first_limits), (second, second_limits))
+    )
     return len(ours) == len(theirs) and all(map(_close, ours, theirs))
 
 
@@ -150,15 +203,16 @@ def _leaves(judgement: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return judgement["parts"] or [judgement]
 
 
-def _numbers(judgement: Mapping[str, Any]) -> tuple[str, str, float, float, float]:
-    numbers = (judgement[name] for name in ("measured", "low", "high"))
-    low, middle, high = (math.inf if number is None else float(number) for number in numbers)
-    return judgement["verdict"], judgement["limit"], low, middle, high
+def _numbers(judgement: Mapping[str, Any], limit: Sequence[float]) -> tuple[str, tuple[float, ...]]:
+    """The verdict, then the limit and what is compared with it."""
+    values = (judgement[name] for name in ("low", "measured", "high"))
+    return judgement["verdict"], (*limit, *(math.inf if value is None else float(value) for value in values))
 
 
-def _close(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
-    numbers = zip(first[2:], second[2:], strict=True)
-    return first[:2] == second[:2] and all(math.isclose(a, b, rel_tol=_ALIKE, abs_tol=1e-12) for a, b in numbers)
+def _close(first: tuple[str, tuple[float, ...]], second: tuple[str, tuple[float, ...]]) -> bool:
+    if first[0] != second[0] or len(first[1]) != len(second[1]):
+        return False
+    return all(math.isclose(a, b, rel_tol=_ALIKE, abs_tol=1e-12) for a, b in zip(first[1], second[1], strict=True))
 
 
 def interim(judgement: Judgement, done: int, of: int) -> Judgement:

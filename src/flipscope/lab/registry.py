@@ -1,30 +1,80 @@
-"""Studies by name: those of flipscope and of every installed package that offers some (docs/add-a-study.md)."""
+"""Studies by name: those of flipscope and of every installed package that offers some (docs/add-a-study.md).
+
+A study of flipscope is a file of flipscope/studies with a line `STUDY = …`; its name is that of the file, with dashes.
+Other packages name theirs in entry points.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import importlib.util
 import os
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.importing import search_folder
-from flipscope.lab.study import Study
+from flipscope.lab.settings import split_name
+
+if TYPE_CHECKING:
+    from flipscope.lab.study import Study
 
 GROUP = "flipscope.studies"
 
+_FOLDER = Path(__file__).parents[1] / "studies"
+_STUDY_LINE = re.compile(rb"^STUDY\b", re.MULTILINE)
+_addresses: dict[str, str] = {}  # modules of studies given by file, each with the path as given
 
-_given: dict[str, str] = {}  # modules of studies given by file, each with the path as given
+
+@functools.cache
+def _places() -> dict[str, set[str]]:
+    """The places "package.module:NAME" of all installed studies, by name; more than one is a conflict."""
+    places: dict[str, set[str]] = {}
+    for path in sorted(_FOLDER.glob("*/*.py")):
+        if _holds_study(path):
+            place = f"flipscope.studies.{path.parent.name}.{path.stem}:STUDY"
+            places.setdefault(path.stem.replace("_", "-"), set()).add(place)
+    for entry in entry_points(group=GROUP):
+        places.setdefault(entry.name, set()).add(entry.value)
+    return places
+
+
+def _holds_study(path: Path) -> bool:
+    return _STUDY_LINE.search(path.read_bytes()) is not None
 
 
 def names() -> list[str]:
     """The names of all studies that are installed."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return sorted(_places())
+
+
+def files(name: str) -> list[Path]:
+    """The file of an installed study, then those beside it that hold no study; empty if they cannot be found."""
+    if name not in _places():
+        return []
+    module = min(_places()[name]).partition(":")[0]
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    if spec is None or spec.origin is None:
+        return []
+    if not rest:
+        return [Path(spec.origin)]
+    path = Path(spec.origin).parent.joinpath(*rest).with_suffix(".py")
+    if not path.is_file():
+        return []
+    return [path, *(each for each in sorted(path.parent.glob("*.py")) if each != path and not _holds_study(each))]
 
 
 def find(name: str) -> Study:
@@ -37,16 +87,17 @@ def find(name: str) -> Study:
             raise InputError(f"{name!r} does not name a study: write package.module:NAME")
         _look_in(os.getcwd(), name.partition(":")[0].partition(".")[0])
         return _loaded(EntryPoint(name, name, GROUP), name)
-    entries = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-    if not entries:
+    places = sorted(_places().get(name, ()))
+    if not places:
         raise InputError(f"no study is called {name!r}; did you mean {_nearest(name)}?")
-    if len({entry.value for entry in entries}) > 1:
-        places = " and ".join(sorted(entry.value for entry in entries))
-        raise InputError(f"two installed packages have a study called {name!r}: {places}; uninstall one of them.")
-    found = _loaded(entries[0], name)
-    if found.name != name:
-        raise InputError(f"the study registered as {name!r} calls itself {found.name!r}; the two must agree")
-    return found
+    if len(places) > 1:
+        raise InputError(
+            f"two installed packages have a study called {name!r}: {' and '.join(places)}; uninstall one of them."
+        )
+    study = _loaded(EntryPoint(name, places[0], GROUP), name)
+    if study.name != name:
+        raise InputError(f"the study registered as {name!r} calls itself {study.name!r}; the two must agree")
+    return study
 
 
 def name_of(text: str) -> str:
@@ -57,12 +108,19 @@ def name_of(text: str) -> str:
 def address(study: Study) -> str:
     """A text with which `find` finds the study: its name, or its location if it is not installed."""
     module = type(study).__module__
-    if module in _given:  # perhaps a copy of an installed study
-        return _given[module]
+    if module in _addresses:  # perhaps a copy of an installed study
+        return _addresses[module]
     if study.name in names():
         return study.name
     variables = vars(sys.modules[module]).items()
     return f"{module}:{next((name for name, value in variables if value is study), 'STUDY')}"
+
+
+def repeat_command(study: Study, scale: str) -> str:
+    """The command that runs a study at a scale, perhaps with changed settings."""
+    base, changes = split_name(scale)
+    changed = [part for change in changes for part in ("--set", change)]
+    return shlex.join(["flipscope", "run", address(study), "--scale", base, *changed])
 
 
 def folder_of(study: Study) -> str | None:
@@ -87,7 +145,7 @@ def _likeness(first: str, second: str) -> float:
     return difflib.SequenceMatcher(None, first, second).ratio()
 
 
-def _in_file(path: Path, variable: str, given: str) -> Study:
+def _in_file(path: Path, variable: str, text: str) -> Study:
     """The study of this variable in a file, or the only study in it."""
     if not path.is_file():
         raise InputError(f"there is no file {path} with a study")
@@ -95,15 +153,17 @@ def _in_file(path: Path, variable: str, given: str) -> Study:
     if not module.isidentifier():
         raise InputError(f"{path} cannot be imported: rename it to a name of letters, digits and underscores")
     _look_in(str(path.resolve().parent), module)
-    _given[module] = given
+    _addresses[module] = text
     if variable:
-        return _loaded(EntryPoint(given, f"{module}:{variable}", GROUP), given)
-    loaded = _imported(module, given)
-    found = {name: value for name, value in vars(loaded).items() if isinstance(value, Study)}
-    if "STUDY" in found or len(found) == 1:
-        return found.get("STUDY") or next(iter(found.values()))
-    if found:
-        raise InputError(f"{path} has several studies: say which with {path}:NAME, of {', '.join(found)}")
+        return _loaded(EntryPoint(text, f"{module}:{variable}", GROUP), text)
+    from flipscope.lab.study import Study
+
+    loaded = _imported(module, text)
+    studies = {name: value for name, value in vars(loaded).items() if isinstance(value, Study)}
+    if "STUDY" in studies or len(studies) == 1:
+        return studies.get("STUDY") or next(iter(studies.values()))
+    if studies:
+        raise InputError(f"{path} has several studies: say which with {path}:NAME, of {', '.join(studies)}")
     raise InputError(f"there is no study in {path}: it needs an object of a subclass of flipscope.lab.Study")
 
 
@@ -117,20 +177,22 @@ def _look_in(folder: str, module: str) -> None:
 
 
 def _imported(module: str, name: str) -> ModuleType:
-    with _said(name):
+    with _blamed_on_study(name):
         return importlib.import_module(module)
 
 
 def _loaded(entry: EntryPoint, name: str) -> Study:
-    with _said(name):
-        found = entry.load()
-    if not isinstance(found, Study):
+    from flipscope.lab.study import Study
+
+    with _blamed_on_study(name):
+        study = entry.load()
+    if not isinstance(study, Study):
         raise InputError(f"{entry.value} is not a study: make it an object of a subclass of flipscope.lab.study.Study")
-    return found
+    return study
 
 
 @contextmanager
-def _said(name: str) -> Iterator[None]:
+def _blamed_on_study(name: str) -> Iterator[None]:
     """Turn an exception raised while loading a study into an InputError of one sentence."""
     try:
         yield

@@ -156,7 +156,6 @@ class Claim:
     exploratory: bool = False  # not a claim of the paper, but a question it leaves open
     asymptotic: bool = False  # a limit theorem, which measurements at some lengths cannot contradict
     anytime: bool = False  # its intervals hold at every sample size at once, so that more seeds cost it nothing
-    formerly: tuple[str, ...] = ()  # former names, under which looks may be recorded
     decided_from: str | None = None  # the smallest scale that can decide it, "" if none does; None: any may
 
     def __post_init__(self) -> None:
@@ -274,6 +273,11 @@ class Study(ABC):
         return of_settings.name_of(
             base, {name: value for name, (_, value) in changes.items() if not self.is_sample_size(name, value)}
         )
+
+    def sample_settings(self, scale: str) -> dict[str, Any]:
+        """The settings of a scale that only determine the number of draws or their seeds."""
+        settings = of_settings.leaves(self.plan(scale).settings)
+        return {name: value for name, value in settings.items() if self.is_sample_size(name, value)}
 
     def is_sample_size(self, name: str, value: Any) -> bool:
         """Whether a setting only determines the number of draws or their seeds, not what is measured."""

@@ -81,9 +81,9 @@ def write_report(
 
 @functools.cache
 def glossary() -> dict[str, list[tuple[str, str]]]:
-    """The terms of the report by subject, each with its meaning, from the tables of docs/glossary.md."""
+    """The terms of the report by subject, each with its meaning, from the tables of glossary.md."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for line in _template("glossary.md").splitlines():
+    for line in (Path(__file__).parent / "glossary.md").read_text("utf-8").splitlines():
         if line.startswith("## "):
             found[line.removeprefix("## ")] = []
         elif line.startswith("| ") and line != "| word | meaning |":

@@ -18,11 +18,10 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.wording import count_text, settings_of
 from flipscope.figures import Figure
 from flipscope.lab import registry
-from flipscope.lab.changes import older_revisions
+from flipscope.lab.findings import Findings, findings
 from flipscope.lab.history import Look
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.keys import older_revisions, trial_key
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, judged, repeat_command
 from flipscope.lab.store import packs
 from flipscope.lab.store.merging import merge, variants
 from flipscope.lab.store.store import Origin, RunState, Store, origins
@@ -69,8 +68,7 @@ def packed_pages(
     files: Sequence[Path], studies: Sequence[str] = (), scale: str | None = None, progress: Progress | None = None
 ) -> tuple[list[StudyPage], Missing]:
     """The same for the results in packs; results of older code are marked."""
-    found = [packs.read(file) for file in files]
-    with tempfile.TemporaryDirectory(prefix="flipscope-") as folder, Store(folder) as store:
+    with packs.read(files) as found, tempfile.TemporaryDirectory(prefix="flipscope-") as folder, Store(folder) as store:
         for pack in found:
             merge(store, pack)
         store.writable = False  # showing a pack is not a look at its claims
@@ -89,7 +87,7 @@ def stored_pages(
 
     With `older`, a study without results of its present code gets a page with the results of older code.
     """
-    names = studies or sorted({run.study for run in store.runs()} | {kept.study for kept in store.kept()})
+    names = studies or sorted({run.study for run in store.runs()} | {stored.study for stored in store.stored()})
     pages: list[StudyPage] = []
     missing: Missing = []
     for number, name in enumerate(dict.fromkeys(names)):
@@ -122,36 +120,36 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
         raise InputError(
             f"there are no results of {study.name} in {store.folder}: run it first with flipscope run {study.name}"
         )
-    command = (latest.command if latest is not None else "") or repeat_command(study, chosen)
-    run = judged(study, chosen, store)
+    command = (latest.command if latest is not None else "") or registry.repeat_command(study, chosen)
+    run = findings(study, chosen, store)
     if run.done or run.failed:
-        return _shown(study, store, run, code_version(study), command)
-    codes = {kept.code for kept in store.kept() if kept.study == study.name}
-    stale = bool(codes) and code_version(study) not in codes
+        return _shown(study, store, run, study.revision, command)
+    revisions = store.revisions(study.name)
+    stale = bool(revisions) and study.revision not in revisions
     if stale and older and latest is not None:
         return _older_page(study, store, latest, command)
     why = (
-        "the stored ones were measured by code that has changed since"
+        f"the stored ones are of other revisions than {study.revision}"
         if stale
         else "none of its trials has been measured"
     )
-    again = repeat_command(study, chosen)
+    again = registry.repeat_command(study, chosen)
     raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
 
 
-def _shown(study: Study, store: Store, run: Run, code: str, command: str, older: str = "") -> StudyPage:
-    """The page of a run measured by this code."""
+def _shown(study: Study, store: Store, run: Findings, revision: int, command: str, older: str = "") -> StudyPage:
+    """The page of findings at this revision of the study."""
     figures, missing = _drawn(study, run)
-    keys = [trial_key(study, trial, code) for trial in run.planned]
+    keys = [trial_key(study, trial, revision) for trial in run.planned]
     machines, finished = _provenance(run.origins)
     settings = settings_of([trial.content() for trial in run.planned])
     notes = [
         *_variant_notes(store, keys),
         *missing,
         *run.notes,
-        *(() if older else older_revisions(study, store.codes(study.name))),
+        *(() if older else older_revisions(study, store.revisions(study.name))),
     ]
-    return StudyPage(run, figures, settings, machines, code, command, finished, notes, older)
+    return StudyPage(run, figures, settings, machines, revision, command, finished, notes, older)
 
 
 def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
@@ -170,31 +168,30 @@ def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
 
 def _older_page(study: Study, store: Store, latest: RunState, command: str) -> StudyPage:
     """The page of results of older code: judged anew where possible, otherwise with the recorded verdicts."""
-    code, scale = latest.code, latest.scale
+    revision, scale = latest.revision, latest.scale
     looks = [
         look
         for _, look in store.looks(study.name, study.look_scale(scale))
-        if look.code == code and not look.exploratory
+        if look.revision == revision and not look.exploratory
     ]
-    trials = _rebuilt(study, scale, store, code)
+    trials = _rebuilt(study, scale, store, revision)
     plan = looks[-1].trials if looks else frozenset(trial.hash for trial in store.planned(study, scale))
     chosen = [trial for trial in trials if trial.hash in plan]
-    run = judged(study, scale, store, code=code, trials=chosen) if len(chosen) == len(plan) else None
+    run = findings(study, scale, store, chosen, revision=revision) if len(chosen) == len(plan) else None
     if run is None or run.errors:  # the present study may not understand its old results
         run = _recorded(study, store, latest, looks)
-    revision = f"revision {looks[-1].revision} of the study, " if looks else ""
-    older = f"{_versions(run.origins)}{revision}code {code[:12]}"
-    page = _shown(study, store, run, code, command, older)
+    older = f"{_versions(run.origins)}revision {revision} of the study"
+    page = _shown(study, store, run, revision, command, older)
     how = "judged by today's rules" if run.table else "as it was judged then"
     note = (
         f"Measured by older code ({older}) and {how}; today's code might give other numbers. "
-        f"{repeat_command(study, scale)} measures it again."
+        f"{registry.repeat_command(study, scale)} measures it again."
     )
     return replace(page, notes=[note, *page.notes])
 
 
-def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
-    """The trials measured by this code, as far as they fit the study's present classes of trials."""
+def _rebuilt(study: Study, scale: str, store: Store, revision: int) -> list[Trial]:
+    """The trials measured at this revision, as far as they fit the study's present classes of trials."""
     kinds = list(dict.fromkeys(type(trial) for trial in store.planned(study, scale)))
     found = []
     for row in store.table(study.name):
@@ -204,7 +201,7 @@ def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
                 trial = kind(**content)
             except (InputError, TypeError):  # the fields or their allowed values have changed
                 continue
-            if trial_key(study, trial, code) == row["key"]:
+            if trial_key(study, trial, revision) == row["key"]:
                 found.append(trial)
                 break
     return found
@@ -214,19 +211,19 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look]) -> Run:
+def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look]) -> Findings:
     """A run of which only the recorded looks at its claims are known."""
     judgements = []
     for claim in study.claims:
-        own = [look for look in looks if look.claim in (claim.name, *claim.formerly)]
+        own = [look for look in looks if look.claim == claim.name]
         if own:
             seen = Seen("look", own[-1].number, own[-1].error)
             judgements.append((claim, replace(Judgement.from_json(own[-1].judgement), seen=seen)))
         else:
             judgements.append((claim, Judgement.without("it was not judged at that time")))
-    keys = [row[0] for row in store.stored("results") if row[1:3] == (study.name, latest.code)]
+    keys = [row["key"] for row in store.rows("results", study.name) if row["revision"] == latest.revision]
     records = store.records(keys)[0].values()
-    return Run(
+    return Findings(
         study,
         latest.scale,
         latest.total,
@@ -254,7 +251,7 @@ def _latest(store: Store, study: Study, scale: str | None) -> RunState | None:
     return runs[-1] if runs else None
 
 
-def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
+def _drawn(study: Study, run: Findings) -> tuple[list[Figure], list[str]]:
     """The figures, or a note on why there are none: a failing figure must not hide the verdicts."""
     if not run.table:
         return [], []

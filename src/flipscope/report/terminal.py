@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,14 @@ BAR = 36
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_ROWS = 16
 WIDTH = 100  # columns if the output is not a terminal
+MARKS = {"reproduced": ("✓", "green"), "contradicted": ("✗", "red"), "undecided": ("?", "yellow")}
+INTERIM = ("…", "dim")  # shown instead of a verdict's mark while trials are missing
 WIDEST = 100_000  # columns of such a page if it must not be truncated
+
+
+def mark_of(view: Mapping[str, Any]) -> tuple[str, str]:
+    """The mark of a verdict and its colour, from the view of its judgement."""
+    return INTERIM if view["interim"] else MARKS[view["verdict"]]
 
 
 def number(value: float | Estimate | None) -> str:

@@ -15,10 +15,11 @@ from flipscope.basics import wording
 from flipscope.basics.wording import count_text, number_text, time_text
 from flipscope.figures import Figure
 from flipscope.figures.vegalite import specification
+from flipscope.lab import registry
+from flipscope.lab.findings import Findings
 from flipscope.lab.history import Look
 from flipscope.lab.registry import address
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, repeat_command
 from flipscope.lab.settings import split_name
 from flipscope.lab.study import Claim, Study
 from flipscope.lab.verdict import VERDICTS, Judgement
@@ -41,11 +42,11 @@ PAPERS = {  # keys are the numbers that studies use; CITATION.cff has full refer
 class StudyPage:
     """A measured study with everything that its page shows."""
 
-    run: Run
+    run: Findings
     figures: Sequence[Figure]
     settings: Mapping[str, Sequence[Any]]  # the distinct values of each field of the trials
     machines: Sequence[str]  # descriptions of the machines that measured it
-    code: str  # the version of the study's code
+    revision: int  # of the study that measured it
     command: str  # the command that repeats it
     finished: str = ""  # the time of the last trial
     notes: Sequence[str] = ()  # notices at the top of the page
@@ -119,7 +120,7 @@ def study_view(page: StudyPage, name: str) -> View:
         link = study.paper
     seeds = {key: values for key, values in page.settings.items() if "seed" in key.lower()}
     others = {key: values for key, values in page.settings.items() if key not in seeds}
-    known = {each for claim in study.claims for each in (claim.name, *claim.formerly)}
+    known = {claim.name for claim in study.claims}
     return {
         "id": name,
         "name": study.name,
@@ -150,14 +151,14 @@ def study_view(page: StudyPage, name: str) -> View:
     }
 
 
-def _progress(run: Run) -> str:
+def _progress(run: Findings) -> str:
     if run.complete:
         return count_text(run.trials, "trial")
     failed = f", {run.failed:,} failed" if run.failed else ""
     return f"{run.done:,} of {count_text(run.trials, 'trial')}{failed}"
 
 
-def changes_text(run: Run) -> str:
+def changes_text(run: Findings) -> str:
     """The settings changed by the user, as text; "" if there are none."""
     said = [
         f"{name} {_setting_text(here)}" + ("" if own is None else f" instead of {_setting_text(own)}")
@@ -166,7 +167,7 @@ def changes_text(run: Run) -> str:
     return ", ".join(said)
 
 
-def differences_texts(run: Run) -> list[str]:
+def differences_texts(run: Findings) -> list[str]:
     """One line for each setting that differs from the paper's."""
     return [
         f"{name}: {_setting_text(here)}, in the paper {_setting_text(there)}"
@@ -174,7 +175,7 @@ def differences_texts(run: Run) -> list[str]:
     ]
 
 
-def _scale_note(run: Run) -> str:
+def _scale_note(run: Findings) -> str:
     """The study's description of a scale, and the changed settings."""
     note, changed = run.study.scales[split_name(run.scale)[0]].note, changes_text(run)
     return f"{note}; changed: {changed}" if changed else note
@@ -184,7 +185,7 @@ def _setting_text(value: Any) -> str:
     return wording.values_text(value if isinstance(value, tuple) else [value])
 
 
-def _warnings(run: Run) -> list[str]:
+def _warnings(run: Findings) -> list[str]:
     found = []
     if changed := changes_text(run):
         base = split_name(run.scale)[0]
@@ -208,7 +209,7 @@ def _facts(page: StudyPage) -> list[tuple[str, str]]:
         ("Trials", f"{run.done:,} of {run.trials:,} done, {run.failed:,} failed"),
         ("Time spent", f"{time_text(run.seconds)}, all trials together"),
         ("Finished", page.finished),
-        ("Version", page.older or f"flipscope {__version__}, code {page.code[:12]}, revision {run.study.revision}"),
+        ("Version", page.older or f"flipscope {__version__}, revision {page.revision} of the study"),
         ("Measured on", "; ".join(page.machines)),
     ]
     return [(name, said) for name, said in facts if said]
@@ -251,12 +252,12 @@ def table_view(table: Rows) -> View:
 # ---------------------------------------------------------------- claims
 
 
-def claim_views(run: Run) -> list[View]:
+def claim_views(run: Findings) -> list[View]:
     """The claims of a study, undecided ones last: verdict, numbers, looks, and the reason if undecided."""
     return [_claim_view(claim, found, run) for claim, found in run.decided_first]
 
 
-def _claim_view(claim: Claim, found: Judgement, run: Run) -> View:
+def _claim_view(claim: Claim, found: Judgement, run: Findings) -> View:
     return {
         "name": claim.name,
         "source": claim.source,
@@ -297,7 +298,7 @@ def _numbers(found: Judgement) -> str:
     return f"{measured} [{low}, {high}]" + (f" {found.limit}" if found.limit else "")
 
 
-def _reason(claim: Claim, found: Judgement, run: Run) -> str:
+def _reason(claim: Claim, found: Judgement, run: Findings) -> str:
     """The text beside the number: which look it is, why it is not reproduced, what would decide it."""
     seen = "" if found.seen is None else found.seen.text
     if found.verdict == "reproduced":
@@ -321,11 +322,11 @@ def _open_because(found: Judgement) -> str:
     return f"{still} of {len(found.parts)} parts are undecided" if still else "the interval contains the limit"
 
 
-def _next_command(claim: Claim, run: Run) -> str:
+def _next_command(claim: Claim, run: Findings) -> str:
     """The command that measures data that may decide the claim, at this scale or a larger one; "" if none."""
     base, changes = split_name(run.scale)
     if changes and not run.complete:
-        return repeat_command(run.study, run.scale)
+        return registry.repeat_command(run.study, run.scale)
     if run.study.look_scale(run.scale) != base:  # no other scale has these settings
         return ""
     names = list(run.study.scales)
@@ -335,9 +336,9 @@ def _next_command(claim: Claim, run: Run) -> str:
     return f"flipscope run {address(run.study)} --scale {names[first]}" if first < len(names) else ""
 
 
-def _looks_of(claim: Claim, run: Run) -> list[View]:
+def _looks_of(claim: Claim, run: Findings) -> list[View]:
     """The recorded looks at a claim, if there are more than the one shown."""
-    looks = [look for look in run.looks if look.claim in (claim.name, *claim.formerly)]
+    looks = [look for look in run.looks if look.claim == claim.name]
     return [look_view(look, run.study) for look in looks] if len(looks) > 1 else []
 
 

@@ -12,20 +12,32 @@ from studies import trained
 from studies.traps.trap import Trap
 
 from flipscope.cube.few_bits import all_tables, measures
+from flipscope.lab import Claim, registry
 from flipscope.lab.rows import Rows
 from flipscope.lab.verdict import Verdict
 from flipscope.studies.geometry.prior_volume import fewer_ones
 from flipscope.studies.geometry.random_functions import POISSON
 from flipscope.studies.geometry.recognised_lengths import Limit
 
+NAMES = (
+    *("random-init", "median-threshold", "trained-profiles", "sparse-profiles", "random-languages", "influence-decay"),
+    *("low-variance", "blowup-tail", "zero-strings", "random-functions", "majority-volume", "prior-volume"),
+    *("function-count", "length-limits", "length-trained"),
+)
+STUDIES = tuple(map(registry.find, NAMES))
 Table = Callable[[], Rows]
 TRAPS: list[Trap] = []
-REPRODUCED: dict[tuple[str, str], Table] = {}  # by study and claim
+_GOOD: dict[tuple[str, str], Table] = {}  # by study and claim
+
+
+def good(study: str, claim: Claim) -> Rows:
+    """A table on which the claim is reproduced."""
+    return _GOOD[study, claim.name]()
 
 
 def _claim(study: str, name: str, good: Table, *traps: tuple[str, Table, Verdict]) -> None:
     """A claim, a table that reproduces it, and its traps: what each is, its table, and what is to be said to it."""
-    REPRODUCED[study, name] = good
+    _GOOD[study, name] = good
     TRAPS.extend(Trap(study, name, *trap) for trap in traps)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from studies.traps.trap import Trap
 
-from flipscope.lab import Result, Rows
+from flipscope.lab import Claim, Result, Rows
 from flipscope.studies.sparse_variables import capacity, sparse_and, sparse_constructions, sparse_parity
 from flipscope.studies.sparse_variables.capacity import MAPPINGS, RESULTS, Formula, Limit, formula, limit
 from flipscope.studies.sparse_variables.sparse_and import Chain
@@ -258,7 +258,7 @@ def own_formulas() -> Rows:
     return Rows({"kind": "formula", **trial.content(), **formula(trial)} for trial in trials)
 
 
-GOOD: Tables = {
+_GOOD: Tables = {
     **dict.fromkeys((claim.name for claim in sparse_and.STUDY.claims), partial(staircases, logarithm, 16)),
     "parity is learned abruptly": longer_later,
     "longer strings take more steps": longer_later,
@@ -276,3 +276,8 @@ GOOD: Tables = {
     _SAYS: models,
     _HARDLY: partial(gaps, 0.1),
 }
+
+
+def good(study: str, claim: Claim) -> Rows:
+    """A table on which the claim is reproduced."""
+    return _GOOD[claim.name]()

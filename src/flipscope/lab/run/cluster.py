@@ -28,7 +28,7 @@ from typing import Any, Literal
 from flipscope.basics.errors import InputError
 from flipscope.basics.extra import imported
 from flipscope.lab import registry
-from flipscope.lab.keys import code_version, sources_digest
+from flipscope.lab.keys import source_digest, sources_digest
 from flipscope.lab.machine import machine
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.run.pool import ATTEMPTS, IDLE_SECONDS, too_large
@@ -107,7 +107,7 @@ def _connected(target: Any, address: str, security: Any) -> Any:
     try:
         return distributed.Client(target, timeout=CONNECT_SECONDS, security=security, set_as_default=False)
     except (OSError, ValueError, MemoryError, concurrent.futures.TimeoutError) as error:
-        said = why_refused(address, security, error, CONNECT_SECONDS)
+        said = why_refused(address, security, error)
     gc.collect()
     raise InputError(said)
 
@@ -285,7 +285,7 @@ def _packed(job: Job) -> bytes:
 def _code(study: Study) -> tuple[str, ...]:
     """Digests of the study's code and of the sources of flipscope and the study's package, which workers must match."""
     own = type(study).__module__.partition(".")[0]
-    return code_version(study), *map(sources_digest, sorted({"flipscope", own}))
+    return source_digest(study), *map(sources_digest, sorted({"flipscope", own}))
 
 
 def _folder(study: Study) -> str | None:

@@ -97,46 +97,18 @@ def _check_readable(name: str, path: str) -> None:
         raise InputError(f"--tls-{name} {path} cannot be read: {error.strerror}") from error
 
 
-def why_refused(address: str, security: Any, error: Exception, seconds: float) -> str:
+def why_refused(address: str, security: Any, error: Exception) -> str:
     """One sentence on why there is no connection to the scheduler of an address, after an error of Dask."""
     if security is not None:
-        trouble = _handshake(address, security, seconds)
-        if trouble is not None:
-            return trouble
+        reason = " ".join(str(error).split())[:200]
+        return (
+            f"no Dask scheduler at {address} answers with these certificates ({reason}): start one with dask "
+            "scheduler, correct --cluster, or give with --tls-ca, --tls-cert and --tls-key those of its authority"
+        )
     # A server of another protocol closes the connection, or seems to announce an endless message.
-    elif isinstance(error, MemoryError | imported("distributed.comm").CommClosedError):
+    if isinstance(error, MemoryError | imported("distributed.comm").CommClosedError):
         return f"the server at {address} is not a Dask scheduler, or requires tls://: correct --cluster"
     return f"no Dask scheduler answers at {address}: start one with dask scheduler, or correct --cluster"
-
-
-def _handshake(address: str, security: Any, seconds: float) -> str | None:
-    """The reason if certificates are the problem; Dask's own messages about this are unreliable."""
-    context: ssl.SSLContext = security.get_connection_args("client")["ssl_context"]
-    seen = False  # whether our certificate was examined
-    try:
-        plain = socket.create_connection(imported("distributed.comm").get_address_host_port(address), seconds)
-    except (OSError, ValueError, OverflowError):  # no server, no port, or an impossible port
-        return None
-    try:
-        with plain, context.wrap_socket(plain) as encrypted:
-            seen = True
-            if encrypted.recv(1):  # a scheduler that trusts us sends a greeting, others close
-                return None
-    except ssl.SSLCertVerificationError as error:
-        return (
-            f"the certificate of the scheduler at {address} is not trusted ({error.verify_message}): "
-            "give with --tls-ca the authority that it is of"
-        )
-    except TimeoutError:
-        return None
-    except OSError as error:
-        seen |= isinstance(error, ssl.SSLError) and "ALERT" in str(error.reason)
-    if seen:
-        return (
-            f"the scheduler at {address} refuses our certificate: "
-            "give with --tls-cert and --tls-key one of the authority that it trusts"
-        )
-    return f"the server at {address} does not use TLS: correct --cluster"
 
 
 def warn_of_strangers(address: str) -> None:

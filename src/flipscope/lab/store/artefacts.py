@@ -3,23 +3,23 @@
     results/models/3f9c….safetensors              the model, with its recipe and training history
     results/models/3f9c….safetensors.checkpoint   of a running or interrupted training
 
-A model's name is derived from its recipe, the revision of the training code, and the code of definitions outside
-flipscope that the recipe names as "module:name". The file contains all of these, so a renamed file is recognised.
+A model's name is derived from its recipe, the revision of the training code, and the files of definitions outside
+flipscope that the recipe names as "module:name". The file contains all of these, so a file under the name of another is
+recognised.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
-from flipscope.lab.context import CHECKPOINT, LOCK, results_folder
-from flipscope.lab.keys import definition_code
+from flipscope.lab.context import CHECKPOINT, LOCK, MODELS, results_folder
+from flipscope.lab.keys import file_digest
 from flipscope.lab.machine import machine
 from flipscope.lab.store import locks
 from flipscope.lab.study import digest
@@ -29,7 +29,7 @@ from flipscope.training.checkpoints import Keeper, difference
 from flipscope.training.recipe import REVISION, Recipe, Trained
 
 LETTERS = 32  # length of a name: 128 bits
-FOLDER, SUFFIX = "models", ".safetensors"
+SUFFIX = ".safetensors"
 CODE = ("revision", "named")  # notes in a file that, with its recipe, determine its name
 
 _log = logging.getLogger("flipscope")
@@ -49,11 +49,16 @@ class Models:
     """The trained models of a results folder."""
 
     def __init__(self, results: Path) -> None:
-        self.folder = results / FOLDER
+        self.folder = results / MODELS
 
     def path(self, recipe: Recipe) -> Path:
         """The path of the model of a recipe."""
         return self._path(recipe, _code(recipe))
+
+    def name_of(self, stored: Trained, notes: Mapping[str, str]) -> str:
+        """The name of the file of a trained model, by its recipe and the notes in the file."""
+        assert stored.recipe is not None
+        return self._path(stored.recipe, {name: notes[name] for name in CODE if name in notes}).name
 
     def _path(self, recipe: Recipe, code: Mapping[str, str]) -> Path:
         return self.folder / (digest({"recipe": recipe.digest, **code})[:LETTERS] + SUFFIX)
@@ -68,61 +73,27 @@ class Models:
         except OSError as error:
             raise InputError(f"{self.folder} cannot be written: {error.strerror}") from error
         with locks.alone(_lock(path)):
-            return self._repaired(path, recipe) or _trained(recipe, path, progress)
+            return self._if_whole(path, recipe) or _trained(recipe, path, progress)
 
     def _stored(self, path: Path, recipe: Recipe) -> Trained:
-        """The model in a file; FileNotFoundError, NotWhole, or Misplaced if it is another model."""
-        found, notes = artefact.read_with_notes(path)
-        assert found.recipe is not None
-        own = self._path(found.recipe, {name: notes[name] for name in CODE if name in notes})
-        if own.name != path.name:
-            reason = difference(found.recipe.as_json(), recipe.as_json())
+        """The model in a file; FileNotFoundError, or NotWhole if it is damaged or another model."""
+        stored, notes = artefact.read_with_notes(path)
+        assert stored.recipe is not None
+        if self.name_of(stored, notes) != path.name:
+            reason = difference(stored.recipe.as_json(), recipe.as_json())
             how = "by other code" if reason is None else f"with other settings ({reason})"
-            raise Misplaced(f"{path} holds a model that was trained {how}", own, found.recipe)
-        return found
+            raise NotWhole(f"{path} holds a model that was trained {how}")
+        return stored
 
-    def _repaired(self, path: Path, recipe: Recipe) -> Trained | None:
-        """The model in a file, after renaming misplaced files; None, with a warning, if it is lost."""
-        lost = None
-        while True:
-            try:
-                return self._stored(path, recipe)
-            except FileNotFoundError:
-                break
-            except Misplaced as error:
-                lost = str(error)
-                if not self._renamed(path, error.own, error.recipe):
-                    break
-                _log.warning("%s: it is renamed to %s", error, error.own.name)
-                lost = f"{path} had no model of its own"
-            except NotWhole as error:
-                lost = str(error)
-                break
-        if lost is not None:
-            _log.warning("%s, and the model is trained again", lost)
-        return None
-
-    def _renamed(self, path: Path, own: Path, recipe: Recipe) -> bool:
-        """Rename a misplaced file, exchanging names with the file that has its name; False if that is useless or lossy.
-
-        The caller holds the lock of the path. Waiting for the other lock here could cause a deadlock.
-        """
-        with locks.alone(_lock(own), seconds=0) as free:
-            if not free:
-                return False
-            with contextlib.suppress(FileNotFoundError, NotWhole):
-                self._stored(own, recipe)
-                return False  # the model is already there, and this is a copy
-            aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-            try:
-                path.rename(aside)
-                with contextlib.suppress(FileNotFoundError):
-                    own.rename(path)
-                aside.rename(own)
-            except OSError as error:
-                _log.warning("%s cannot be renamed to %s: %s", path, own.name, error.strerror)
-                return False
-        return True
+    def _if_whole(self, path: Path, recipe: Recipe) -> Trained | None:
+        """The model in a file; None if there is none, and with a warning if it is damaged or another one."""
+        try:
+            return self._stored(path, recipe)
+        except FileNotFoundError:
+            return None
+        except NotWhole as error:
+            _log.warning("%s, and the model is trained again", error)
+            return None
 
     def paths(self) -> Iterator[Path]:
         """The files of all models, finished or not."""
@@ -132,20 +103,12 @@ class Models:
                     yield path
 
 
-class Misplaced(NotWhole):
-    """A file under the name of another model; `own` is its correct path."""
-
-    def __init__(self, sentence: str, own: Path, recipe: Recipe) -> None:
-        super().__init__(sentence)
-        self.own, self.recipe = own, recipe
-
-
 def _code(recipe: Recipe) -> dict[str, str]:
     """The revision of the training code, and a digest of the user's definitions that the recipe names."""
-    found = {"revision": str(REVISION)}
-    if own := sorted(_own_definitions(recipe)):
-        found["named"] = digest({name: definition_code(*name.split(":")) for name in own})
-    return found
+    notes = {"revision": str(REVISION)}
+    if names := sorted(_own_definitions(recipe)):
+        notes["named"] = digest({name: file_digest(name.partition(":")[0]) for name in names})
+    return notes
 
 
 def _own_definitions(recipe: Recipe) -> set[str]:
@@ -164,16 +127,16 @@ def _lock(path: Path) -> Path:
 def _trained(recipe: Recipe, path: Path, progress: Progress | None) -> Trained:
     """Train a model, from its checkpoint if there is one, and store it."""
     keeper = Keeper(path.with_name(path.name + CHECKPOINT), recipe.as_json(), lenient=True)
-    found = recipe.train(keeper=keeper, progress=progress)
+    result = recipe.train(keeper=keeper, progress=progress)
     try:
-        artefact.write(path, found, {**_code(recipe), "machine": machine()})
+        artefact.write(path, result, {**_code(recipe), "machine": machine()})
     except InputError as error:
         # The trial still gets its model; storing the trial's own result will report the same problem.
         _log.warning("%s; the model is not kept", error)
-        return found
+        return result
     keeper.clear()
     checkpoints.sweep(path)
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -193,15 +156,15 @@ class Listed:
 
 def listed(results: Path) -> tuple[list[Listed], list[str]]:
     """The models of a results folder, and a sentence for each invalid file."""
-    found, trouble = [], []
+    listing, trouble = [], []
     models = Models(results)
     for path in models.paths():
         with contextlib.suppress(FileNotFoundError):  # it was finished in this moment
             try:
-                found.append(_listed(path, models))
+                listing.append(_listed(path, models))
             except InputError as error:
                 trouble.append(str(error))
-    return found, trouble
+    return listing, trouble
 
 
 def _listed(path: Path, models: Models) -> Listed:
@@ -215,12 +178,12 @@ def _listed(path: Path, models: Models) -> Listed:
         current = models.path(recipe).name + CHECKPOINT == path.name
         return Listed(path, recipe, values["steps"], None, None, None, values["seconds"], size, current)
     told = artefact.describe(path)
-    kept = [line.validation_accuracy for line in told.fitted.history if line.number == told.fitted.kept_epoch]
+    accuracies = [line.validation_accuracy for line in told.fitted.history if line.number == told.fitted.kept_epoch]
     return Listed(
         path,
         told.recipe,
         told.fitted.steps,
-        kept[0] if kept else None,
+        accuracies[0] if accuracies else None,
         told.fitted.stopped,
         told.finished,
         told.fitted.seconds,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import io
-import itertools
 import json
 import math
 import operator
@@ -13,15 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from flipscope.basics.errors import InputError
-from flipscope.lab.store.arrays import whole_file
+from flipscope.basics.files import replacing
 from flipscope.lab.store.outcomes import LONG
 
 Row = dict[str, Any]
 Condition = tuple[str, str, str]  # field, comparison, value as written
-Shape = dict[str, set[type]]  # of each column
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -32,16 +29,15 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 FORMATS = (".csv", ".parquet", ".json")
-_BLOCK = 2_000  # rows written at once
 _CONDITION = re.compile(r"(?P<field>[^=<>!]+)(?P<how>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 
 
 def parse_condition(text: str) -> Condition:
     """The parts of a condition such as "length>=40" or "trial.init=gaussian"."""
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    match = _CONDITION.fullmatch(text)
+    if match is None:
         raise InputError(f"--where {text!r} is not a condition: write FIELD=VALUE, or !=, <, <=, >, >= for =")
-    return found["field"].strip(), found["how"], found["value"].strip()
+    return match["field"].strip(), match["how"], match["value"].strip()
 
 
 def flat(trial: Mapping[str, Any], outcome: Mapping[str, Any]) -> Row:
@@ -111,12 +107,12 @@ def _resolved(outlines: Sequence[Outline], field: str) -> str:
     names = ordered(name for names in dict.fromkeys(outline.names for outline in outlines) for name in names)
     if field in names:
         return field
-    found = [name for name in candidates(field)[1:] if name in names]
-    if len(found) == 2:
-        raise InputError(f"--where {field}: there are {found[0]} and {found[1]}; name one of them")
-    if not found:
+    full_names = [name for name in candidates(field)[1:] if name in names]
+    if len(full_names) == 2:
+        raise InputError(f"--where {field}: there are {full_names[0]} and {full_names[1]}; name one of them")
+    if not full_names:
         raise InputError(f"--where {field}: there is no such field; there are {', '.join(names)}")
-    return found[0]
+    return full_names[0]
 
 
 def _selected(outlines: Sequence[Outline], name: str, how: str, value: str) -> list[Outline]:
@@ -153,12 +149,12 @@ def _read(text: str, like: Any) -> Any:
     if isinstance(like, str):
         return text
     if isinstance(like, bool) or like is None:
-        found = _WORDS.get(text.lower(), _UNLIKE)
-        return found if type(found) is type(like) else _UNLIKE
+        value = _WORDS.get(text.lower(), _UNLIKE)
+        return value if type(value) is type(like) else _UNLIKE
     try:
         if isinstance(like, list):
-            found = json.loads(text)
-            return found if isinstance(found, list) else _UNLIKE
+            value = json.loads(text)
+            return value if isinstance(value, list) else _UNLIKE
         return int(text)
     except ValueError:
         pass
@@ -186,15 +182,12 @@ def _plain(value: Any) -> Any:
 # ---------------------------------------------------------------- files
 
 
-def export(rows: Iterable[Row], target: Path) -> None:
-    """Write the rows atomically as a CSV, Parquet or JSON file, depending on the suffix of its name."""
+def export(rows: Rows | Sequence[Row], target: Path) -> None:
+    """Write the rows as a CSV, Parquet or JSON file, depending on the suffix of its name: whole or not at all."""
     check_target(target)
     write = {".csv": write_csv, ".parquet": write_parquet, ".json": write_json}[target.suffix]
-    try:
-        with whole_file(target) as file:
-            write(rows, file)
-    except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from error
+    with replacing(target, "table") as temporary:
+        write(rows, temporary)
 
 
 def check_target(target: Path) -> None:
@@ -204,116 +197,53 @@ def check_target(target: Path) -> None:
     if not target.parent.is_dir():
         raise InputError(f"--export {target}: the folder {target.parent} does not exist")
     if target.suffix == ".parquet":
-        _pyarrow()
+        _pandas()
 
 
-def write_csv(rows: Iterable[Row], file: BinaryIO) -> None:
+def write_csv(rows: Iterable[Row], path: Path) -> None:
     """Write the rows as UTF-8 CSV with a header: empty for None, true and false, JSON for lists."""
-    _write_shaped(rows, file, _csv)
-
-
-def _csv(rows: Iterable[Row], file: BinaryIO, shape: Shape) -> bool:
-    names = ordered(shape)
-    text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
-    try:
-        writer = csv.writer(text, lineterminator="\n")
+    names = columns(rows)
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        for row in rows:
-            if not row.keys() <= shape.keys():
-                return False
-            writer.writerow([_cell(row.get(name)) for name in names])
-        return True
-    finally:
-        text.detach()
+        writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
 
 
 def _cell(value: Any) -> Any:
-    if type(value) in (str, float):  # most are
-        return value
     return json.dumps(value) if isinstance(value, bool | list | dict) else document(value, finite=False)
 
 
-def write_json(rows: Iterable[Row], file: BinaryIO) -> None:
+def write_json(rows: Iterable[Row], path: Path) -> None:
     """Write the rows as one JSON document, a list of objects: null for None, NaN and infinities."""
-    before = "["
-    for row in rows:
-        file.write((before + json.dumps(document(row), allow_nan=False)).encode())
-        before = ",\n"
-    file.write(b"[]\n" if before == "[" else b"]\n")
+    with path.open("w", encoding="utf-8") as file:
+        before = "["
+        for row in rows:
+            file.write(before + json.dumps(document(row), allow_nan=False))
+            before = ",\n"
+        file.write("[]\n" if before == "[" else "]\n")
 
 
-def write_parquet(rows: Iterable[Row], file: BinaryIO) -> None:
+def write_parquet(rows: Iterable[Row], path: Path) -> None:
     """Write the rows as Parquet; columns of mixed types, lists or integers beyond 64 bits become texts."""
-    _write_shaped(rows, file, _parquet)
+    pandas = _pandas()
+    all_rows = list(rows)
+    frame = pandas.DataFrame({name: _column(pandas, [row.get(name) for row in all_rows]) for name in columns(all_rows)})
+    frame.to_parquet(path, index=False)
 
 
-def _parquet(rows: Iterable[Row], file: BinaryIO, shape: Shape) -> bool:
-    arrow = _pyarrow()
-    makers = {name: _maker(shape[name]) for name in ordered(shape)}
-    plan = arrow.schema([(name, getattr(arrow, kind)()) for name, (kind, _) in makers.items()])
-    left = iter(rows)
-    with importlib.import_module("pyarrow.parquet").ParquetWriter(file, plan) as writer:
-        while block := list(itertools.islice(left, _BLOCK)):
-            here = _shape(block)
-            if any(name not in makers or _maker(shape[name] | here[name])[0] != makers[name][0] for name in here):
-                return False
-            content = {
-                name: [None if row.get(name) is None else make(row[name]) for row in block]
-                for name, (_, make) in makers.items()
-            }
-            writer.write_table(arrow.table(content, schema=plan))
-    return True
+def _column(pandas: Any, values: Sequence[Any]) -> Any:
+    """Values as a column of one type, which pandas finds."""
+    column = pandas.Series(values, dtype=object).convert_dtypes()
+    return column.map(_text, na_action="ignore").astype("string") if column.dtype == object else column
 
 
-def _write_shaped(rows: Iterable[Row], file: BinaryIO, write: Callable[[Iterable[Row], BinaryIO, Shape], bool]) -> None:
-    """Write rows with the column types of the first ones; if later rows differ, start again with those of all."""
-    if not write(rows, file, _shape(itertools.islice(rows, _BLOCK))):
-        file.seek(0)
-        file.truncate()
-        write(rows, file, _shape(rows))
-
-
-def _shape(rows: Iterable[Row]) -> Shape:
-    """The names of all rows, and the kinds of values that each has."""
-    shape: Shape = {}
-    for row in rows:
-        for name, value in row.items():
-            shape.setdefault(name, set()).add(_kind(value))
-    return shape
-
-
-def _pyarrow() -> Any:
+def _pandas() -> Any:
     try:
-        return importlib.import_module("pyarrow")
+        importlib.import_module("pyarrow")
+        return importlib.import_module("pandas")
     except ImportError:
-        raise InputError("Parquet files need pyarrow: pip install 'flipscope[tables]', or export .csv") from None
-
-
-class _Long:
-    """Stands for integers that a float cannot hold exactly."""
-
-
-class _TooLong:
-    """Stands for integers beyond 64 bits."""
-
-
-def _kind(value: Any) -> type:
-    """The type of a value, that of large integers by their size."""
-    if type(value) is int and abs(value) > 1 << 53:
-        return _Long if -(1 << 63) <= value < 1 << 63 else _TooLong
-    return type(value)
-
-
-def _maker(kinds: set[type]) -> tuple[str, Callable[[Any], Any]]:
-    """The type of a column with values of these types, and the function that converts a value to it."""
-    kinds = kinds - {type(None)}
-    if not kinds:
-        return "null", lambda value: value
-    if kinds == {bool}:
-        return "bool_", lambda value: value
-    if kinds <= {int, _Long}:
-        return "int64", lambda value: value
-    return ("float64", float) if kinds <= {int, float} else ("string", _text)
+        needed = "Parquet files need pandas and pyarrow: pip install 'flipscope[tables]', or export .csv"
+        raise InputError(needed) from None
 
 
 def _text(value: Any) -> str:

@@ -57,8 +57,8 @@ def alone(path: Path, seconds: float | None = None) -> Iterator[bool]:
     removed afterwards, so after getting the lock it is checked that the file is still the one of this name.
     """
     path = path.parent.resolve() / path.name
-    own, until = _thread_lock(path), None if seconds is None else time.monotonic() + seconds
-    if not own.acquire(timeout=-1 if seconds is None else seconds):
+    of_threads, until = _thread_lock(path), None if seconds is None else time.monotonic() + seconds
+    if not of_threads.acquire(timeout=-1 if seconds is None else seconds):
         yield False
         return
     try:
@@ -75,7 +75,7 @@ def alone(path: Path, seconds: float | None = None) -> Iterator[bool]:
             if handle >= 0:
                 os.close(handle)
     finally:
-        own.release()
+        of_threads.release()
 
 
 def _thread_lock(path: Path) -> threading.Lock:
@@ -142,10 +142,10 @@ def _opened_here(path: Path) -> int:
 
 def _owner(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        owner = json.loads(text)
     except ValueError:  # the owner has not written its name yet
         return {}
-    return found if isinstance(found, dict) else {}
+    return owner if isinstance(owner, dict) else {}
 
 
 def _refusal(study: str, owner: dict[str, Any]) -> str:

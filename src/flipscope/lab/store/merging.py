@@ -8,26 +8,24 @@ at its original error.
 
 from __future__ import annotations
 
-import hashlib
+import json
 import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.files import write_bytes
 from flipscope.lab import registry
-from flipscope.lab.history import Look, alike
-from flipscope.lab.store import outcomes, schema, tables
-from flipscope.lab.store.arrays import flush_folder, write_whole
+from flipscope.lab.context import MODELS
+from flipscope.lab.history import alike
+from flipscope.lab.store import outcomes
+from flipscope.lab.store.database import Row
 from flipscope.lab.store.packs import Pack
-from flipscope.lab.store.store import Store, look_key
-from flipscope.lab.study import digest
-
-MODELS = "models"  # the folder of trained models beside the database
+from flipscope.lab.store.store import Record, Store, look_key, look_of
 
 
 @dataclass(frozen=True)
@@ -64,137 +62,106 @@ class Variant:
         return ours if ours == theirs else f"{ours}; {theirs}"
 
 
+# ---------------------------------------------------------------- trials and runs
+
+_OTHER = "(theirs.outcome, theirs.arrays) IS NOT (ours.outcome, ours.arrays)"
+_CONTENTS = """
+    INSERT OR IGNORE INTO contents SELECT * FROM pack.contents
+    WHERE digest NOT IN (SELECT content FROM pack.models)
+"""
+_FOREIGN = """
+    SELECT key FROM pack.results AS theirs JOIN results AS ours USING (key)
+    WHERE (theirs.study, theirs.trial, theirs.revision) IS NOT (ours.study, ours.trial, ours.revision)
+"""
+_KNOWN = f"SELECT count(*) FROM pack.results AS theirs JOIN results AS ours USING (key) WHERE NOT {_OTHER}"
+_VARIANTS = f"""
+    INSERT OR IGNORE INTO variants
+    SELECT theirs.* FROM (SELECT * FROM pack.results UNION ALL SELECT * FROM pack.variants) AS theirs
+    JOIN results AS ours USING (key)
+    WHERE {_OTHER} AND NOT EXISTS (
+      SELECT 1 FROM variants AS known WHERE known.key = theirs.key
+      AND (known.outcome, known.arrays) IS (theirs.outcome, theirs.arrays)
+    )
+"""
+_RESULTS = "INSERT INTO results SELECT * FROM pack.results WHERE key NOT IN (SELECT key FROM results)"
+_NO_FAILURES = "DELETE FROM failures WHERE key IN (SELECT key FROM pack.results)"
+_RUNS = "SELECT * FROM pack.runs WHERE (study, scale) NOT IN (SELECT study, scale FROM runs) ORDER BY id"
+
+
 def merge(store: Store, pack: Pack) -> Merged:
-    """Add the content of a pack to a store: all of its rows, or none if something fails."""
-    models, others = _write_files(store, pack)
-    with store.changing() as database:
-        results, known, variants = _merge_trials(store, pack, database)
-        looks = _merge_looks(store, pack, database)
-        _merge_runs(store, pack, database)
+    """Add the content of a pack to a store: all of it, or nothing if something fails."""
+    models, others = _write_models(store, pack)
+    with store.attached(pack.path), store.writing() as connection:
+        _remove_damaged(store, connection)
+        for (key,) in connection.execute(_FOREIGN):
+            raise InputError(f"{pack.source} has trial {key[:12]} as another one than the store: nothing was merged")
+        connection.execute(_CONTENTS)
+        ((known,),) = connection.execute(_KNOWN)
+        results = connection.execute(_RESULTS).rowcount
+        variants = connection.execute(_VARIANTS).rowcount
+        connection.execute(_NO_FAILURES)
+        looks = _merge_looks(store)
+        for row in store.read(_RUNS):
+            ((number,),) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM main.runs")
+            store.insert("runs", {**row, "id": number})
     return Merged(results, known, variants, looks, models, tuple(others))
 
 
-# ---------------------------------------------------------------- files
-
-
-def _write_files(store: Store, pack: Pack) -> tuple[int, list[str]]:
-    """Write missing files; returns the number of new models and the names of models that differ."""
+def _write_models(store: Store, pack: Pack) -> tuple[int, list[str]]:
+    """Write missing models; returns their number and the names of models that differ."""
     new, others = 0, []
-    with schema.said(store.path):
-        for kind, name, content in pack.files():
-            if kind == "arrays":
-                if not store.arrays.intact(name):
-                    _write(store.arrays.path(name), content)
-                continue
-            path = store.folder / MODELS / name
-            if not path.exists():
-                _write(path, content)
-                new += 1
-            elif hashlib.sha256(path.read_bytes()).digest() != hashlib.sha256(content).digest():
-                others.append(name)
+    for name, content in pack.models():
+        path = store.folder / MODELS / name
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            write_bytes(path, content, "model")
+            new += 1
+        elif path.read_bytes() != content:
+            others.append(name)
     return new, others
 
 
-def _write(path: Path, content: bytes) -> None:
-    if not path.parent.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        flush_folder(path.parent.parent)
-    write_whole(path, content)
+def _remove_damaged(store: Store, connection: sqlite3.Connection) -> None:
+    """Remove damaged rows and contents that the pack has too."""
+    keys = "SELECT key FROM pack.results UNION SELECT key FROM pack.variants"
+    for row in store.read(f"SELECT * FROM results WHERE key IN ({keys})"):
+        if not store.whole(row):
+            connection.execute("DELETE FROM results WHERE key = ?", (row["key"],))
+    for row in store.read("SELECT digest FROM contents WHERE digest IN (SELECT digest FROM pack.contents)"):
+        if store.content(row["digest"]) is None:
+            connection.execute("DELETE FROM contents WHERE digest = ?", (row["digest"],))
 
 
-# ---------------------------------------------------------------- rows
+# ---------------------------------------------------------------- looks
 
 
-def _named(table: str, row: Sequence[Any]) -> dict[str, Any]:
-    return dict(zip(tables.COLUMNS[table], row, strict=True))
-
-
-def _insert(database: sqlite3.Connection, table: str, row: Iterable[Any]) -> None:
-    database.execute(tables.inserted(table), tables.sealed(table, tuple(row)))
-
-
-def _merge_trials(store: Store, pack: Pack, database: sqlite3.Connection) -> tuple[int, int, int]:
-    """Add results and variants; returns the numbers of new results, known results and new variants."""
-    found = [_named("results", row) for row in pack.rows["results"]]
-    others = [_named("variants", row) for row in pack.rows["variants"]]
-    kept = {row[0]: _named("results", row) for row in store.whole({each["key"] for each in (*found, *others)})}
-    results = known = variants = 0
-    ids = {row[0] for row in store.stored("variants")}
-    for row in pack.rows["machines"]:
-        _insert(database, "machines", row)
-    if any(each["arrays"] and not store.arrays.path(each["arrays"]).exists() for each in (*found, *others)):
-        raise InputError(f"arrays of {pack.path} were pruned while it was unpacked: unpack it again")
-    for each in found:
-        own = kept.get(each["key"])
-        if own is None:
-            _insert(database, "results", each.values())
-            database.execute("DELETE FROM failures WHERE key = ?", (each["key"],))
-            kept[each["key"]] = each
-            results += 1
-        elif _same_outcome(own, each):
-            known += 1
-        else:
-            variants += _add_variant(database, own, each, ids, pack)
-    for each in others:
-        own = kept.get(each["key"])
-        if own is not None and not _same_outcome(own, each):
-            variants += _add_variant(database, own, each, ids, pack)
-    return results, known, variants
-
-
-def _same_outcome(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    return all(first[name] == second[name] for name in ("outcome", "arrays"))
-
-
-def _add_variant(
-    database: sqlite3.Connection, own: Mapping[str, Any], other: Mapping[str, Any], ids: set[str], pack: Pack
-) -> int:
-    """Store a variant of a trial unless it is stored already; returns the number added."""
-    if any(own[name] != other[name] for name in ("study", "trial", "code")):
-        raise InputError(f"{pack.path} has trial {own['key'][:12]} as another one than the store: nothing was merged")
-    id = digest({name: other[name] for name in ("key", "outcome", "arrays")})
-    if id in ids:
-        return 0
-    ids.add(id)
-    _insert(database, "variants", [id if name == "id" else other[name] for name in tables.COLUMNS["variants"]])
-    return 1
-
-
-def _merge_looks(store: Store, pack: Pack, database: sqlite3.Connection) -> int:
+def _merge_looks(store: Store) -> int:
     """Add looks that the store does not have; returns their number."""
-    studies = {row[1] for row in pack.rows["looks"]}
+    theirs = store.read("SELECT * FROM pack.looks ORDER BY number, made")
+    studies = {row["study"] for row in theirs}
     withdrawn = {study: _withdrawn(study) for study in studies}
-    kept = [_named("looks", row) for row in store.stored("looks") if row[1] in studies]
-    for row in pack.rows["plans"]:
-        _insert(database, "plans", row)
+    ours = [row for row in store.rows("looks") if row["study"] in studies]
     new = 0
-    order = tables.COLUMNS["looks"].index("number"), tables.COLUMNS["looks"].index("made")
-    for row in sorted(pack.rows["looks"], key=lambda row: (row[order[0]], row[order[1]])):
-        look = _named("looks", row)
-        own = [each for each in kept if all(each[name] == look[name] for name in ("study", "scale", "claim"))]
-        if any(_same_look(each, look) for each in own):
+    for row in theirs:
+        same_claim = [each for each in ours if all(each[name] == row[name] for name in ("study", "scale", "claim"))]
+        if any(_same_look(each, row) for each in same_claim):
             continue
-        if not look["exploratory"]:
-            look["number"] = _number(look, own, withdrawn[look["study"]])
-        look["key"] = _look_key(look)
-        _insert(database, "looks", look.values())
-        kept.append(look)
+        if not row["exploratory"]:
+            row["number"] = _number(row, same_claim, withdrawn[row["study"]])
+        outcomes_of_trials = json.loads(store.document(row["trials"]) or "{}")
+        row["key"] = look_key(row["study"], row["scale"], look_of(row, outcomes_of_trials))
+        store.insert("looks", row)
+        ours.append(row)
         new += 1
     return new
 
 
-def _look_key(look: Mapping[str, Any]) -> str:
-    names = ("claim", "number", "error", "data", "revision", "code")
-    fields = {name: look[name] for name in names} | {"exploratory": bool(look["exploratory"])}
-    judgement = outcomes.decode(look["judgement"])
-    return look_key(look["study"], look["scale"], Look(**fields, trials=frozenset(), judgement=judgement))
-
-
-def _same_look(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+def _same_look(first: Row, second: Row) -> bool:
     """Whether two looks at a claim are one: the same numbers of the same trials at the same error."""
-    if any(first[name] != second[name] for name in ("exploratory", "error", "data", "revision")):
+    if any(first[name] != second[name] for name in ("exploratory", "error", "trials", "revision")):
         return False
-    return alike(*(outcomes.decode(each["judgement"]) for each in (first, second)))
+    judgements = (outcomes.decode(row["judgement"]) for row in (first, second))
+    return alike(*judgements, *(outcomes.decode(row["limits"]) for row in (first, second)))
 
 
 def _withdrawn(study: str) -> set[int]:
@@ -205,27 +172,17 @@ def _withdrawn(study: str) -> set[int]:
         return set()
 
 
-def _number(look: Mapping[str, Any], own: Sequence[Mapping[str, Any]], withdrawn: set[int]) -> int:
+def _number(look: Row, same_claim: Sequence[Row], withdrawn: set[int]) -> int:
     """The number of a look among the counted ones: its own, or the next free one."""
     defect = look["revision"] in withdrawn
     taken = {
         each["number"]
-        for each in own
+        for each in same_claim
         if not each["exploratory"]
         and (each["revision"] == look["revision"] if defect else each["revision"] not in withdrawn)
     }
     number: int = look["number"]
     return number if number not in taken else max(taken) + 1
-
-
-def _merge_runs(store: Store, pack: Pack, database: sqlite3.Connection) -> None:
-    """Add runs of studies at scales without runs in the store, since `report` shows the store's latest run."""
-    known = {(row[1], row[2]) for row in store.stored("runs")}
-    ((number,),) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs")
-    for row in pack.rows["runs"]:
-        if (row[1], row[2]) not in known:
-            _insert(database, "runs", (number, *row[1:]))
-            number += 1
 
 
 # ---------------------------------------------------------------- variants
@@ -234,36 +191,18 @@ def _merge_runs(store: Store, pack: Pack, database: sqlite3.Connection) -> None:
 def variants(store: Store, study: str | None = None, keys: Iterable[str] | None = None) -> list[Variant]:
     """The other outcomes of trials, of a study or of some keys, the largest differences first."""
     wanted = None if keys is None else set(keys)
-    rows = [_named("variants", row) for row in store.stored("variants") if study in (None, row[1])]
-    rows = [row for row in rows if wanted is None or row["key"] in wanted]
-    if not rows:
-        return []
-    machines = {id: outcomes.decode(document) for id, document in store.stored("machines")}
-    own = {row[0]: _named("results", row) for row in store.whole({row["key"] for row in rows})}
-    found = [_variant(store, own[row["key"]], row, machines) for row in rows if row["key"] in own]
-    return sorted(found, key=lambda each: (-each.difference, each.study, each.key))
+    others = [row for row in store.rows("variants", study) if wanted is None or row["key"] in wanted]
+    ours = store.records({row["key"] for row in others})[0]
+    compared = [_variant(ours[row["key"]], store.record_of(row)) for row in others if row["key"] in ours]
+    return sorted(filter(None, compared), key=lambda each: (-each.difference, each.study, each.key))
 
 
-def _variant(
-    store: Store, own: Mapping[str, Any], other: Mapping[str, Any], machines: Mapping[str, dict[str, Any]]
-) -> Variant:
-    ours, theirs = (
-        outcomes.join(row["outcome"], {} if row["arrays"] is None else store.arrays.read(row["arrays"]))
-        for row in (own, other)
-    )
-    column, first, second, size = largest_difference(ours, theirs)
-    return Variant(
-        own["key"],
-        own["study"],
-        outcomes.decode(own["trial"]),
-        column,
-        first,
-        second,
-        size,
-        machines.get(own["machine"], {}),
-        machines.get(other["machine"], {}),
-        other["finished"],
-    )
+def _variant(ours: Record, theirs: Record | None) -> Variant | None:
+    """Where two outcomes of a trial differ most; None if the arrays of the other are damaged."""
+    if theirs is None:
+        return None
+    difference = largest_difference(ours.outcome, theirs.outcome)
+    return Variant(ours.key, ours.study, ours.trial, *difference, ours.machine, theirs.machine, theirs.finished)
 
 
 def largest_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[str, str, str, float]:
@@ -274,9 +213,9 @@ def largest_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> t
     """
     worst = ("", "", "", 0.0)
     for name in sorted(first.keys() | second.keys()):
-        found = _difference(first.get(name), second.get(name))
-        if found[-1] > worst[-1]:
-            worst = (name, *found)
+        difference = _difference(first.get(name), second.get(name))
+        if difference[-1] > worst[-1]:
+            worst = (name, *difference)
     return worst
 
 
@@ -302,14 +241,10 @@ def _difference(first: Any, second: Any) -> tuple[str, str, float]:
 def _numbers(value: Any) -> np.ndarray | None:
     """A value as an array of numbers, or None if that is impossible."""
     try:
-        found = np.asarray(value)
-    except ValueError:  # lists of unequal lengths
+        array = np.asarray(value)
+        array = array.astype(np.float64) if array.dtype == object else array  # integers beyond 64 bits
+    except (TypeError, ValueError, OverflowError):  # such as lists of unequal lengths
         return None
-    if found.dtype == object:  # integers beyond 64 bits
-        try:
-            found = found.astype(np.float64)
-        except (TypeError, ValueError, OverflowError):
-            return None
-    if found.dtype.kind == "c":
-        return np.stack([found.real, found.imag]).astype(np.float64)
-    return found.astype(np.float64) if found.dtype.kind in "biuf" else None
+    if array.dtype.kind == "c":
+        return np.stack([array.real, array.imag]).astype(np.float64)
+    return array.astype(np.float64) if array.dtype.kind in "biuf" else None

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from flipscope.basics.errors import InputError
 
@@ -38,6 +40,7 @@ TYPES = frozenset(
     ]
 )
 RESERVED = "__metadata__"  # a name reserved by safetensors
+LARGEST_ARRAYS = 900_000_000  # bytes of all arrays of an outcome, which SQLite keeps as one value
 LONG = 10_000  # bits; Python refuses to print integers of more than 4300 decimal digits
 
 
@@ -53,7 +56,24 @@ def split(outcome: Mapping[str, Any]) -> tuple[str, dict[str, Array]]:
             document[_escaped(name, "outcome")] = {"!array": [str(arrays[name].dtype), list(value.shape)]}
         else:
             document[_escaped(name, "outcome")] = _tagged(value, f"outcome {name!r}")
+    if (size := sum(array.nbytes for array in arrays.values())) > LARGEST_ARRAYS:
+        raise InputError(
+            f"the arrays of an outcome have {size:,} bytes, more than {LARGEST_ARRAYS:,}: store fewer numbers"
+        )
     return _dumped(document), arrays
+
+
+def packed(arrays: Mapping[str, Array]) -> bytes:
+    """Arrays as the bytes of a safetensors file, the same for equal arrays."""
+    return save({name: arrays[name] for name in sorted(arrays)})
+
+
+def unpacked(content: bytes) -> dict[str, Array]:
+    """The arrays in the bytes of a safetensors file; ValueError if they cannot be read."""
+    try:
+        return {name: np.array(array) for name, array in load(content).items()}
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(str(error)) from error
 
 
 def join(text: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
@@ -64,12 +84,12 @@ def join(text: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 def scalars(text: str) -> dict[str, Any]:
     """The numbers and texts of a split outcome, without lists, dicts and arrays."""
-    found = {}
+    plain_values = {}
     for name, value in json.loads(text).items():
         plain = _untagged(value) if type(value) is dict else value
         if not isinstance(plain, (list, dict, _Elsewhere)):
-            found[name.removeprefix("!")] = plain
-    return found
+            plain_values[name.removeprefix("!")] = plain
+    return plain_values
 
 
 def array_names(text: str) -> frozenset[str]:

@@ -1,43 +1,41 @@
-"""The store of a results folder: the outcome of every trial as soon as it is known, and the state of runs.
+"""The store of a results folder: the outcome of every trial as soon as it is known, looks at claims, states of runs.
 
-Rows are in one SQLite file, arrays in files beside it, named after their content (lab/store/arrays.py). A trial is done
-when its row is committed, after its arrays are on the disk, so a process may die at any point.
+A trial is done when its row is committed, so a process may die at any point.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
 import os
 import platform
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError, RunError
+from flipscope.basics.errors import InputError
 from flipscope.data.finding import in_named_folder
 from flipscope.lab import data_sets
 from flipscope.lab.history import Look
-from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.machine import born
 from flipscope.lab.machine import machine as this_machine
-from flipscope.lab.store import listing, locks, outcomes, schema, tables
-from flipscope.lab.store.arrays import PART, LostArrays, old_parts
-from flipscope.lab.store.database import AMONG, Database, blocks
-from flipscope.lab.study import Outcome, Result, Study, Trial, digest
+from flipscope.lab.store import listing, locks, outcomes
+from flipscope.lab.store.database import Database, Row, digest_of, intact
+from flipscope.lab.study import NAME, Outcome, Study, Trial, digest
 
-DATABASE = schema.DATABASE  # the file that makes a folder a store
 SILENCE = 600.0  # seconds without a heartbeat after which a driver on another machine counts as dead
 _TRIALS = ("results", "failures")
-_ARRAYS = tables.COLUMNS["results"].index("arrays")
-_WITH_ARRAYS = ("results", "variants")
-_WITH_TRIALS = (*_TRIALS, "variants")  # tables from which a forgotten trial is removed
+_UNUSED = """
+    SELECT digest FROM contents EXCEPT
+    SELECT arrays FROM results EXCEPT SELECT machine FROM results EXCEPT
+    SELECT arrays FROM variants EXCEPT SELECT machine FROM variants EXCEPT SELECT trials FROM looks
+"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,8 @@ class Tried:
     key: str
     study: str
     trial: dict[str, Any]
-    code: str
+    revision: int  # of the study
+    source: str  # digest of the study's file
     seconds: float
     finished: str  # ISO 8601, UTC
     attempts: int
@@ -85,7 +84,7 @@ class RunState:
     id: int
     study: str
     scale: str
-    code: str
+    revision: int
     state: str  # "running", or what end_run said, or "interrupted" when its driver died
     total: int
     done: int
@@ -100,11 +99,11 @@ class RunState:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Counts of the stored results of one study for one version of its code."""
+class Stored:
+    """Counts of the stored results of one study and revision."""
 
     study: str
-    code: str
+    revision: int
     done: int
     failed: int
     seconds: float
@@ -117,167 +116,122 @@ class Pruned:
 
     results: int
     failures: int
-    files: int
-    size: int  # bytes of the files
+    size: int  # bytes of outcomes and arrays
 
 
 class Store(Database):
-    """The results of a folder, for one thread; a context manager.
-
-    A folder that is not writable can be read. Every disk error becomes an InputError of one sentence, and stored
-    results stay. Damaged rows are treated as missing, with a warning.
-    """
+    """The results of a folder, for one thread; a context manager."""
 
     # ---------------------------------------------------------------- trials
 
     def done(self, keys: Iterable[str]) -> set[str]:
         """The subset of keys whose trials are done."""
-        return {row[0] for row in self._find("results", keys)}
+        return {row["key"] for row, whole in self.rows_of("results", keys) if whole}
 
     def records(self, keys: Iterable[str]) -> tuple[dict[str, Record], set[str]]:
         """The done trials with these keys, and the keys of those that were done but are to be measured again.
 
-        Of the latter the row is damaged, or the array file missing or changed. Each row and file is read once.
+        Of the latter the row is damaged, or the arrays are. Each row is read once.
         """
-        found: dict[str, Record] = {}
+        records: dict[str, Record] = {}
         damaged = set()
-        machines: dict[str, dict[str, Any]] | None = None
-        for block in blocks(keys):
-            for row in self._read(f"{tables.selected('results')} WHERE {AMONG}", json.dumps(block)):
-                if not tables.intact("results", row):
-                    damaged.add(row[0])
-                    continue
-                machines = self._machines() if machines is None else machines
-                try:
-                    found[row[0]] = self._record(row[:-1], machines)
-                except LostArrays:
-                    damaged.add(row[0])
-        self._left_out |= {("results", key) for key in damaged}  # the caller reports them
-        return found, damaged
+        machines: dict[str, dict[str, Any]] = {}
+        for row, whole in self.rows_of("results", keys):
+            arrays = self._arrays(row) if whole else None
+            if arrays is None:
+                damaged.add(row["key"])
+            else:
+                records[row["key"]] = self._record(row, arrays, machines)
+        self._reported |= {("results", key) for key in damaged}  # the caller reports them
+        return records, damaged
 
-    def _sound(self, row: Sequence[Any]) -> bool:
-        """Whether a row of results is intact, and its arrays are."""
-        arrays = row[_ARRAYS]
-        return tables.intact("results", row) and (arrays is None or self.arrays.intact(arrays))
+    def _arrays(self, row: Row) -> dict[str, outcomes.Array] | None:
+        """The arrays of a result; None if they are damaged."""
+        if row["arrays"] is None:
+            return {}
+        content = self.content(row["arrays"])
+        return None if content is None else outcomes.unpacked(content)
+
+    def _record(self, row: Row, arrays: Mapping[str, Any], machines: dict[str, dict[str, Any]]) -> Record:
+        """The record of an intact row; `machines` are those that were read already."""
+        if row["machine"] not in machines:
+            machines[row["machine"]] = outcomes.decode(self.document(row["machine"]) or "{}")
+        names = ("key", "study", "revision", "source", "seconds", "finished", "attempts")
+        return Record(
+            **{name: row[name] for name in names},
+            trial=outcomes.decode(row["trial"]),
+            outcome=outcomes.join(row["outcome"], arrays),
+            machine=machines[row["machine"]],
+            digest=outcome_digest(row),
+        )
 
     def put(
         self,
         key: str,
         study: str,
         trial: Mapping[str, Any],
-        code: str,
+        revision: int,
         outcome: Outcome,
         seconds: float,
         attempts: int = 1,
         *,
+        source: str = "",
         machine: Mapping[str, Any] | None = None,
         again: bool = False,
     ) -> None:
         """Store the outcome of a trial, measured on this machine unless another is given; the trial is then done.
 
-        A key is stored once: of a trial that is done already nothing changes, unless its arrays are damaged, or it was
-        measured `again`: then this outcome takes the place of the earlier one.
+        A key is stored once: of a trial that is done already nothing changes, unless it is damaged, or it was measured
+        `again`: then this outcome takes the place of the earlier one.
         """
         document, arrays = outcomes.split(outcome)
-        common = _common(key, study, trial, code, seconds, attempts)
-        where = outcomes.encode(this_machine() if machine is None else machine, "machine")
-        machine_row = (tables.document_id(where), where)
-        name: str | None = None
-        size = 0
-        self._secure()
-        if arrays and self.writable and (again or not self._kept(key)):
-            with schema.said(self.path):
-                name, size = self.arrays.write(arrays)
-        with self._writing() as database:
-            if again or not self._kept(key):
-                if arrays and (name is None or not self.arrays.path(name).exists()):  # pruned in this very moment
-                    name, size = self.arrays.write(arrays)
-                row = (*common, document, name, size, machine_row[0])
-                known = self._read(f"{tables.selected('machines')} WHERE id = ?", machine_row[0])
-                if not any(tables.intact("machines", one) for one in known):
-                    database.execute(tables.inserted("machines"), tables.sealed("machines", machine_row))
-                database.execute(tables.inserted("results"), tables.sealed("results", row))
-            database.execute("DELETE FROM failures WHERE key = ?", (key,))
+        content = outcomes.packed(arrays) if arrays else None
+        row = _tried(key, study, trial, revision, source, seconds, attempts)
+        description = outcomes.encode(this_machine() if machine is None else machine, "machine").encode()
+        with self.writing() as connection:
+            if again or not self._done(key):
+                name = None if content is None else self.insert_content(content)
+                place = self.insert_content(description)
+                self.insert("results", {**row, "outcome": document, "arrays": name, "machine": place})
+            connection.execute("DELETE FROM failures WHERE key = ?", (key,))
 
-    def _kept(self, key: str) -> bool:
-        """Whether a trial is done and its row and arrays are intact."""
-        return any(self._sound(row) for row in self._read(f"{tables.selected('results')} WHERE key = ?", key))
+    def whole(self, row: Row) -> bool:
+        """Whether a row of results is intact, and its arrays are."""
+        return intact("results", row) and self._arrays(row) is not None
+
+    def _done(self, key: str) -> bool:
+        """Whether a trial is done and nothing of it is damaged."""
+        return any(self.whole(row) for row, _ in self.rows_of("results", [key]))
+
+    def record_of(self, row: Row) -> Record | None:
+        """The record of an intact row of results or variants; None if its arrays are damaged."""
+        arrays = self._arrays(row)
+        return None if arrays is None else self._record(row, arrays, {})
 
     def fail(
         self,
         key: str,
         study: str,
         trial: Mapping[str, Any],
-        code: str,
+        revision: int,
         traceback: str,
         seconds: float,
         attempts: int = 1,
+        *,
+        source: str = "",
     ) -> None:
         """Store the failure of a trial, replacing an earlier one; does nothing if the trial is done."""
-        common = _common(key, study, trial, code, seconds, attempts)
+        row = _tried(key, study, trial, revision, source, seconds, attempts)
         text = traceback.encode(errors="backslashreplace").decode()
-        with self._writing() as database:
-            if not self._kept(key):
-                database.execute(tables.inserted("failures"), tables.sealed("failures", (*common, text)))
-
-    def confirm(self, keys: Iterable[str]) -> None:
-        """Raise RunError unless a new connection finds these trials done: the user may have changed the files."""
-        asked = set(keys)
-        try:
-            with Store(self._files.path.parent, create=False) as again:
-                lost = asked - again.done(asked)
-        except InputError as error:
-            raise RunError(str(error)) from error
-        if lost:
-            raise RunError(
-                f"{len(lost)} of {len(asked)} trials are not in {self.path} any more, which was changed while this "
-                "process used it: run the same command again"
-            )
-
-    def get(self, key: str) -> Record | None:
-        """The stored trial, or None; InputError if its arrays are missing or changed."""
-        for row in self._find("results", [key]):
-            return self._record(row, self._machines())
-        return None
-
-    def _record(self, row: Sequence[Any], machines: Mapping[str, dict[str, Any]]) -> Record:
-        """The record of an intact row, with its arrays."""
-        key, study, code, trial, seconds, finished, attempts, document, name, _, machine = row
-        try:
-            arrays = {} if name is None else self.arrays.read(name)
-        except InputError as error:
-            raise type(error)(
-                f"{error}, and with it the outcome of trial {key[:12]}: run {study} again to measure it anew"
-            ) from error
-        return Record(
-            key,
-            study,
-            outcomes.decode(trial),
-            code,
-            seconds,
-            finished,
-            attempts,
-            outcomes.join(document, arrays),
-            machines.get(machine, {}),
-            tables.document_id(f"{document}\n{name or ''}"),
-        )
-
-    def _machines(self) -> dict[str, dict[str, Any]]:
-        """The descriptions of all machines by id, without damaged ones."""
-        return {id: outcomes.decode(document) for id, document in self._scan("machines")}
-
-    def results(self, study: Study, trials: Sequence[Trial]) -> list[Result]:
-        """The trials that are done with the study's present code, in their order."""
-        code = code_version(study)
-        by_key = {trial_key(study, trial, code): trial for trial in trials}
-        machines = self._machines()
-        records = (self._record(row, machines) for row in self._find("results", by_key))
-        return [Result(by_key[record.key], record.outcome, record.seconds) for record in records]
+        with self.writing():
+            if not self._done(key):
+                self.insert("failures", {**row, "traceback": text})
 
     def data_sets(self, study: str) -> list[data_sets.Use]:
         """The data sets that the stored trials of a study name, the last used first."""
         named = "SELECT trial, finished FROM {} WHERE study = ? AND instr(trial, '@')"
-        return data_sets.uses(row for table in _TRIALS for row in self._read(named.format(table), study))
+        rows = [row for table in _TRIALS for row in self.read(named.format(table), study)]
+        return data_sets.uses((row["trial"], row["finished"]) for row in rows)
 
     def planned(self, study: Study, scale: str) -> list[Trial]:
         """The trials of a scale, on the data sets that the stored trials of the study used last.
@@ -291,55 +245,37 @@ class Store(Database):
     def failures(self, study: str | None = None, keys: Iterable[str] | None = None) -> list[Failure]:
         """The failed trials of a study or of all, in the order they failed; of these keys only, if given."""
         chosen = None if keys is None else set(keys)
-        rows = [row for row in self._scan("failures", study) if chosen is None or row[0] in chosen]
+        rows = [row for row in self.rows("failures", study) if chosen is None or row["key"] in chosen]
+        names = ("key", "study", "revision", "source", "seconds", "finished", "attempts", "traceback")
         return [
-            Failure(key, name, outcomes.decode(trial), code, seconds, finished, attempts, text)
-            for key, name, code, trial, seconds, finished, attempts, text in sorted(rows, key=_when)
+            Failure(**{name: row[name] for name in names}, trial=outcomes.decode(row["trial"]))
+            for row in sorted(rows, key=_when)
         ]
 
     # ---------------------------------------------------------------- looks
 
     def looks(self, study: str, scale: str | None = None) -> list[tuple[str, Look]]:
         """The looks at a study's claims, each with its scale, in the order they were made."""
-        plans = {id: frozenset(outcomes.decode(document)) for id, document in self._scan("plans")}
-        found = []
-        for _, _, at, claim, number, exploratory, error, plan, data, revision, code, judgement, made in self._scan(
-            "looks", study
-        ):
-            if scale is None or at == scale:
-                trials = plans.get(plan, frozenset())
-                judged = outcomes.decode(judgement)
-                look = Look(claim, number, bool(exploratory), error, trials, data, revision, code, judged, made)
-                found.append((at, look))
-        return sorted(found, key=lambda each: each[1].made)
+        rows = [row for row in self.rows("looks", study) if scale in (None, row["scale"])]
+        trials = {name: json.loads(self.document(name) or "{}") for name in {row["trials"] for row in rows}}
+        return [
+            (row["scale"], look_of(row, trials[row["trials"]])) for row in sorted(rows, key=lambda row: row["made"])
+        ]
 
     def add_look(self, study: str, scale: str, look: Look) -> bool:
         """Record a look; False if another process has just recorded one with this number."""
-        plan = outcomes.encode(sorted(look.trials), "trials")
-        key = look_key(study, scale, look)
-        judgement = outcomes.encode(look.judgement, "judgement")
-        row = [key, study, scale, look.claim, look.number, int(look.exploratory), look.error]
-        row += [tables.document_id(plan), look.data, look.revision, look.code, judgement, _now()]
-        with self._writing() as database:
-            if database.execute("SELECT 1 FROM looks WHERE key = ?", (key,)).fetchone():
+        names = ("claim", "number", "error", "declared", "revision", "limit_by")
+        row = {name: getattr(look, name) for name in names}
+        row |= {name: outcomes.encode(getattr(look, name), name) for name in ("judgement", "limits", "drawn")}
+        row |= {"key": look_key(study, scale, look), "study": study, "scale": scale}
+        with self.writing() as connection:
+            if connection.execute("SELECT 1 FROM looks WHERE key = ?", (row["key"],)).fetchone():
                 return look.exploratory  # of which the same may be there
-            database.execute(tables.inserted("plans"), tables.sealed("plans", (tables.document_id(plan), plan)))
-            database.execute(tables.inserted("looks"), tables.sealed("looks", row))
+            trials = self.insert_content(json.dumps(look.outcomes, sort_keys=True).encode())
+            self.insert("looks", {**row, "exploratory": int(look.exploratory), "trials": trials, "made": now()})
         return True
 
     # ---------------------------------------------------------------- tables
-
-    def changing(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A transaction for changes of several tables: all are made or none."""
-        return self._writing()
-
-    def whole(self, keys: Iterable[str]) -> list[tuple[Any, ...]]:
-        """The rows of finished trials with intact arrays."""
-        return [row for row in self._find("results", keys) if row[_ARRAYS] is None or self.arrays.intact(row[_ARRAYS])]
-
-    def stored(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """All intact rows of a table of the database, as they are."""
-        return self._scan(table)
 
     def table(
         self, study: str | None = None, where: Sequence[listing.Condition] = (), *, failed: bool = False
@@ -354,19 +290,15 @@ class Store(Database):
         fields = {field for condition in where for field in listing.candidates(condition[0])}
         known: dict[tuple[str, ...], tuple[str, ...]] = {}
         outlines = []
-        for row in self._scan(name, study):
-            key, order = row[0], (row[1], *_when(row))
+        for row in self.rows(name, study):
             content = flat(row) if where else {}
             names = tuple(content)
             values = {field: content[field] for field in fields if field in content}
-            outlines.append(listing.Outline(order, key, known.setdefault(names, names), values))
+            order = (row["study"], *_when(row))
+            outlines.append(listing.Outline(order, row["key"], known.setdefault(names, names), values))
         outlines.sort(key=lambda outline: outline.order)
         keys = [outline.key for outline in listing.select(outlines, where)]
-        return listing.Rows(keys, lambda wanted: map(flat, self._find(name, wanted)))
-
-    def rows(self, study: str | None = None, where: Sequence[listing.Condition] = ()) -> list[listing.Row]:
-        """The rows of `table`, all at once."""
-        return list(self.table(study, where))
+        return listing.Rows(keys, lambda wanted: (flat(row) for row, whole in self.rows_of(name, wanted) if whole))
 
     def frame(self, study: str | None = None, where: Sequence[listing.Condition] = ()) -> Any:
         """The same rows as a pandas DataFrame."""
@@ -374,35 +306,30 @@ class Store(Database):
             pandas = importlib.import_module("pandas")
         except ImportError:
             raise InputError("a data frame needs pandas: pip install 'flipscope[tables]'") from None
-        rows = self.rows(study, where)
+        rows = list(self.table(study, where))
         return pandas.DataFrame(rows, columns=listing.columns(rows))
 
-    def kept(self) -> list[Kept]:
-        """Counts of the stored results of every study, for each version of its code."""
-        found: dict[tuple[str, str], list[Any]] = {}
-        for _, study, code, _, seconds, _, _, document, _, size, _ in self._scan("results"):
-            entry = found.setdefault((study, code), [0, 0, 0.0, 0])
-            entry[0] += 1
-            entry[2] += seconds
-            entry[3] += size + len(document)
-        for _, study, code, _, seconds, *_ in self._scan("failures"):
-            entry = found.setdefault((study, code), [0, 0, 0.0, 0])
-            entry[1] += 1
-            entry[2] += seconds
-        return [Kept(*names, *counts) for names, counts in sorted(found.items())]
+    def stored(self) -> list[Stored]:
+        """Counts of what is stored of every study, for each version of its code."""
+        sizes = {
+            row["digest"]: row["size"] for row in self.read("SELECT digest, length(content) AS size FROM contents")
+        }
+        counts: dict[tuple[str, int], list[Any]] = {}
+        for row in self.rows("results"):
+            count = counts.setdefault((row["study"], row["revision"]), [0, 0, 0.0, 0])
+            count[0] += 1
+            count[2] += row["seconds"]
+            count[3] += len(row["outcome"]) + sizes.get(row["arrays"], 0)
+        for row in self.rows("failures"):
+            count = counts.setdefault((row["study"], row["revision"]), [0, 0, 0.0, 0])
+            count[1] += 1
+            count[2] += row["seconds"]
+        return [Stored(*names, *count) for names, count in sorted(counts.items())]
 
-    def codes(self, study: str) -> dict[str, int]:
-        """The number of results of a study for each version of its code."""
-        return dict(self._read("SELECT code, count(*) FROM results WHERE study = ? GROUP BY code", study))
-
-    def versions(self, study: str, code: str) -> dict[str, int]:
-        """The number of results of a study, for one version of its code, by version of flipscope."""
-        known, found = self._machines(), dict[str, int]()
-        counted = "SELECT machine, count(*) FROM results WHERE study = ? AND code = ? GROUP BY machine"
-        for machine, count in self._read(counted, study, code):
-            version = str(known.get(machine, {}).get("flipscope", ""))
-            found[version] = found.get(version, 0) + count
-        return found
+    def revisions(self, study: str) -> dict[int, int]:
+        """The number of results of a study for each of its revisions."""
+        rows = self.read("SELECT revision, count(*) AS count FROM results WHERE study = ? GROUP BY revision", study)
+        return {row["revision"]: row["count"] for row in rows}
 
     def holds(self, study: str) -> bool:
         """Whether anything is stored of a study."""
@@ -410,71 +337,51 @@ class Store(Database):
             study.encode()
         except UnicodeEncodeError:  # of a name that was no Unicode on the command line
             return False
-        return any(self._read(f"SELECT 1 FROM {table} WHERE study = ? LIMIT 1", study) for table in _TRIALS)
+        return any(self.read(f"SELECT 1 FROM {table} WHERE study = ? LIMIT 1", study) for table in _TRIALS)
 
     def studies(self) -> list[str]:
         """The studies of which something is stored."""
-        return sorted({row[1] for table in _TRIALS for row in self._scan(table)})
+        return sorted({row["study"] for table in _TRIALS for row in self.rows(table)})
 
     def forget(self, keys: Iterable[str]) -> int:
-        """Remove results and failures with these keys and return their number; prune removes their arrays."""
-        listed = json.dumps(list(keys))
-        with self._writing() as database:
-            return self._removed(database, AMONG, listed)
+        """Remove trials with these keys and return their number."""
+        count = self._remove("key IN (SELECT value FROM json_each(?))", json.dumps(list(keys)))
+        self._shrink()
+        return count
 
     def forget_study(self, study: str, *, dry_run: bool = False) -> int:
         """Remove everything stored of a study, damaged or not; returns the number of trials."""
         if dry_run:
-            counts = [self._read(f"SELECT count(*) FROM {table} WHERE study = ?", study)[0][0] for table in _TRIALS]
-            return sum(counts)
-        with self._writing() as database:
-            return self._removed(database, "study = ?", study)
+            counted = [self.read(f"SELECT count(*) AS count FROM {name} WHERE study = ?", study) for name in _TRIALS]
+            return sum(row["count"] for rows in counted for row in rows)
+        count = self._remove("study = ?", study)
+        self._shrink()
+        return count
 
-    @staticmethod
-    def _removed(database: sqlite3.Connection, condition: str, value: str) -> int:
-        """Remove the trials that satisfy a condition, with their variants; returns the number of trials."""
-        counts = {
-            table: database.execute(f"DELETE FROM {table} WHERE {condition}", (value,)).rowcount
-            for table in _WITH_TRIALS
-        }
+    def _remove(self, condition: str, *values: object) -> int:
+        """Remove the trials that satisfy a condition, with their variants and arrays; returns the number of trials."""
+        with self.writing() as connection:
+            counts = {
+                table: connection.execute(f"DELETE FROM {table} WHERE {condition}", values).rowcount
+                for table in (*_TRIALS, "variants")
+            }
+            connection.execute(f"DELETE FROM contents WHERE digest IN ({_UNUSED})")
         return sum(counts[table] for table in _TRIALS)
 
-    def prune(self, *, stale: Callable[[str, str], bool] | None = None, dry_run: bool = False) -> Pruned:
-        """Remove trials for which `stale(study, code)`, array files of no trial, and files never finished.
+    def _shrink(self) -> None:
+        """Give the room of removed rows back to the disk, unless another process reads, or the disk has no room."""
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._connection.execute("VACUUM")
 
-        With `dry_run` nothing is removed; the count is of what would be.
-        """
-        old = [kept for kept in self.kept() if stale is not None and stale(kept.study, kept.code)]
-        chosen = json.dumps([[kept.study, kept.code] for kept in old])
-        among = (
-            "EXISTS (SELECT 1 FROM json_each(?) AS pair WHERE study = json_extract(pair.value, '$[0]') "
-            "AND code = json_extract(pair.value, '$[1]'))"
-        )
-        if dry_run:
-            rows = [
-                row
-                for table in _WITH_ARRAYS
-                for row in self._read(f"SELECT DISTINCT arrays FROM {table} WHERE NOT {among}", chosen)
-            ]
-            files = self._unnamed({name for (name,) in rows})
-            size = sum(map(_size, files))
-        else:
-            with self._writing() as database:
-                self._removed(database, among, chosen)
-            # Only when the rows are gone for good do their files go. New rows wait meanwhile: `put` looks for its
-            # file again once it may write its row.
-            with self._writing() as database:
-                tables_of = (database.execute(f"SELECT DISTINCT arrays FROM {table}") for table in _WITH_ARRAYS)
-                files = self._unnamed({name for rows in tables_of for (name,) in rows})
-                size = sum(map(_size, files))
-                for path in files:
-                    path.unlink(missing_ok=True)
-        return Pruned(sum(kept.done for kept in old), sum(kept.failed for kept in old), len(files), size)
-
-    def _unnamed(self, named: set[str | None]) -> list[Path]:
-        """The files that belong to no trial and are not being written."""
-        unnamed = [self.arrays.path(name) for name in self.arrays.names() if name not in named]
-        return [*unnamed, *self.arrays.leftovers(), *old_parts(self.folder, f".{DATABASE}.*{PART}*")]
+    def prune(self, stale: Callable[[str, int], bool], *, dry_run: bool = False) -> Pruned:
+        """Remove trials for which `stale(study, revision)`; with `dry_run` they are only counted."""
+        old = [stored for stored in self.stored() if stale(stored.study, stored.revision)]
+        if not dry_run:
+            for stored in old:
+                self._remove("study = ? AND revision = ?", stored.study, stored.revision)
+            self._shrink()
+        done, failed, size = (sum(getattr(each, name) for each in old) for name in ("done", "failed", "size"))
+        return Pruned(done, failed, size)
 
     # ---------------------------------------------------------------- runs
 
@@ -484,15 +391,22 @@ class Store(Database):
             raise InputError(f"{self.folder} cannot be written: use another --results")
         return locks.driving(self.folder, study)
 
-    def begin_run(self, study: str, scale: str, code: str, total: int, command: str) -> int:
+    def begin_run(self, study: str, scale: str, revision: int, total: int, command: str) -> int:
         """Record that this process runs a study; returns the number of the run."""
-        now, pid = _now(), os.getpid()
         text = command.encode(errors="backslashreplace").decode()
-        rest = [study, scale, code, "running", total, 0, 0, now, now, pid, born(pid) or "", platform.node(), text]
-        with self._writing() as database:
-            ((number,),) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs")
-            row = tables.sealed("runs", [number, *rest, "[]", "[]"])
-            database.execute(tables.inserted("runs"), row)
+        row = {
+            "study": study,
+            "scale": scale,
+            "revision": revision,
+            "state": "running",
+            "total": total,
+            "command": text,
+        }
+        row |= {"done": 0, "failed": 0, "running": "[]", "verdicts": "[]", "started": now(), "updated": now()}
+        row |= {"pid": os.getpid(), "born": born(os.getpid()) or "", "host": platform.node()}
+        with self.writing() as connection:
+            ((number,),) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM runs")
+            self.insert("runs", {**row, "id": number})
         return int(number)
 
     def beat(
@@ -506,15 +420,14 @@ class Store(Database):
         state: str = "running",
     ) -> None:
         """Record the progress of a run and that its driver is alive; verdicts stay unless given."""
-        changes: dict[str, object] = {"state": state, "done": done, "failed": failed, "updated": _now()}
+        changes: Row = {"state": state, "done": done, "failed": failed, "updated": now()}
         changes["running"] = outcomes.encode(list(running), "running")
         if verdicts is not None:
             changes["verdicts"] = outcomes.encode(list(verdicts), "verdicts")
-        with self._writing() as database:
-            for row in database.execute(f"{tables.selected('runs')} WHERE id = ?", (run,)).fetchall():
-                if tables.intact("runs", row):  # a damaged one is not to look whole again
-                    named = dict(zip(tables.COLUMNS["runs"], row[:-1], strict=True)) | changes
-                    database.execute(tables.inserted("runs"), tables.sealed("runs", list(named.values())))
+        with self.writing():
+            for row in self.read("SELECT * FROM runs WHERE id = ?", run):
+                if intact("runs", row):  # a damaged one is not to look whole again
+                    self.insert("runs", row | changes)
 
     def end_run(
         self,
@@ -533,14 +446,27 @@ class Store(Database):
 
         A run whose driver died is "interrupted".
         """
-        found = {row[0]: row for row in self._scan("runs", study)}
-        last = {row[1]: id for id, row in sorted(found.items())}
-        return [_run_state(row) for id, row in sorted(found.items()) if not latest or last[row[1]] == id]
+        rows = list(self.rows("runs", study))  # in the order of their numbers
+        last = {row["study"]: row["id"] for row in rows}
+        return [_run_state(row) for row in rows if not latest or last[row["study"]] == row["id"]]
+
+
+def outcome_digest(row: Row) -> str:
+    """The digest of a result's outcome with its arrays."""
+    return digest_of(f"{row['outcome']}\n{row['arrays'] or ''}".encode())
 
 
 def look_key(study: str, scale: str, look: Look) -> str:
     """The key under which a look is stored."""
     return digest({"study": study, "scale": scale, "look": look.key})
+
+
+def look_of(row: Row, outcomes_of_trials: Mapping[str, str]) -> Look:
+    """The look in a row, at trials with these outcomes."""
+    names = ("claim", "number", "error", "declared", "revision", "limit_by", "made")
+    fields = {name: row[name] for name in names}
+    fields |= {name: outcomes.decode(row[name]) for name in ("judgement", "limits", "drawn")}
+    return Look(**fields, exploratory=bool(row["exploratory"]), outcomes=outcomes_of_trials)
 
 
 def origins(records: Iterable[Record]) -> list[Origin]:
@@ -555,65 +481,58 @@ def origins(records: Iterable[Record]) -> list[Origin]:
     return [Origin(machines[id], len(moments), max(moments)) for id, moments in counted]
 
 
-def _run_state(row: Sequence[Any]) -> RunState:
-    named = dict(zip(tables.COLUMNS["runs"], row, strict=True))
-    birth, running, verdicts = (named.pop(name) for name in ("born", "running", "verdicts"))
-    found = RunState(**named, running=outcomes.decode(running), verdicts=outcomes.decode(verdicts))
-    if found.state != "running":
-        return found
-    if found.host == platform.node():
-        dead = born(found.pid) is None or (birth != "" and born(found.pid) != birth)
+def _run_state(row: Row) -> RunState:
+    lists = {name: outcomes.decode(row[name]) for name in ("running", "verdicts")}
+    state = RunState(**{name: row[name] for name in RunState.__dataclass_fields__ if name not in lists}, **lists)
+    if state.state != "running":
+        return state
+    if state.host == platform.node():
+        dead = born(state.pid) is None or (row["born"] != "" and born(state.pid) != row["born"])
     else:
-        dead = (datetime.now(UTC) - datetime.fromisoformat(found.updated)).total_seconds() > SILENCE
-    return replace(found, state="interrupted", running=[]) if dead else found
+        dead = (datetime.now(UTC) - datetime.fromisoformat(state.updated)).total_seconds() > SILENCE
+    return replace(state, state="interrupted", running=[]) if dead else state
 
 
-def _done_row(row: Sequence[Any]) -> listing.Row:
-    key, study, _, trial, seconds, finished, _, document, *_ = row
-    fields = listing.flat(outcomes.decode(trial), outcomes.scalars(document))
-    return {"study": study, "key": key, **fields, "seconds": seconds, "finished": finished}
-
-
-def _failed_row(row: Sequence[Any]) -> listing.Row:
-    key, study, _, trial, seconds, finished, attempts, text = row
-    lines = text.strip().splitlines()
+def _done_row(row: Row) -> listing.Row:
+    fields = listing.flat(outcomes.decode(row["trial"]), outcomes.scalars(row["outcome"]))
     return {
-        "study": study,
-        "key": key,
-        **listing.flat(outcomes.decode(trial), {}),
+        "study": row["study"], "key": row["key"], **fields, "seconds": row["seconds"], "finished": row["finished"]
+    }  # fmt: skip
+
+
+def _failed_row(row: Row) -> listing.Row:
+    lines = row["traceback"].strip().splitlines()
+    return {
+        "study": row["study"],
+        "key": row["key"],
+        **listing.flat(outcomes.decode(row["trial"]), {}),
         "error": lines[-1] if lines else "",
-        "traceback": text,
-        "attempts": attempts,
-        "seconds": seconds,
-        "finished": finished,
+        **{name: row[name] for name in ("traceback", "attempts", "seconds", "finished")},
     }
 
 
-def _when(row: Sequence[Any]) -> tuple[str, str]:
+def _when(row: Row) -> tuple[str, str]:
     """The sort key of rows by time, then by key."""
-    return row[5], row[0]
+    return row["finished"], row["key"]
 
 
-def _common(
-    key: str, study: str, trial: Mapping[str, Any], code: str, seconds: float, attempts: int
-) -> tuple[str, str, str, str, float, str, int]:
-    """The first columns of a result or a failure."""
-    for name, value in (("key", key), ("study", study), ("code", code)):
+def _tried(
+    key: str, study: str, trial: Mapping[str, Any], revision: int, source: str, seconds: float, attempts: int
+) -> Row:
+    """The columns that results and failures share."""
+    for name, value in (("key", key), ("study", study)):
         if not isinstance(value, str) or not value:
             raise InputError(f"{name}={value!r} is not a text")
+    if NAME.fullmatch(study) is None:
+        raise InputError(f"study={study!r} is not the name of a study: use a-z, 0-9 and dashes")
     if not math.isfinite(seconds) or seconds < 0:
         raise InputError(f"seconds={seconds!r} is not a time")
     check_count("attempts", attempts)
-    texts = (str(key), str(study), str(code), outcomes.encode(trial, "trial"))
-    return *texts, float(seconds) + 0.0, _now(), int(attempts)  # SQLite has no negative zero
+    row: Row = {"key": str(key), "study": str(study), "revision": int(revision), "source": source}
+    row["trial"] = outcomes.encode(trial, "trial")
+    return row | {"seconds": float(seconds) + 0.0, "finished": now(), "attempts": int(attempts)}  # no negative zero
 
 
-def _now() -> str:
+def now() -> str:
+    """This moment, as rows have it."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

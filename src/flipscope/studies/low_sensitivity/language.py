@@ -13,20 +13,7 @@ GPT-2's kind has no norm there; its noise is in units of the root mean square of
 Models are compared at equal training accuracy, and paired by seed: a sample is a pair of models, not a text. Models of
 one seed are trained on the same pairs of sentences and measured on the same texts, tokens and noise.
 
-**The laptop's plan** follows from short runs with seed 100, which is none of its own. On QQP an LSTM knew .97 of its
-1,000 pairs after 10 epochs; the training loss of GPT-2's kind was 0.08 after 14 epochs, and that of RoBERTa's kind with
-ReLU, the slowest, 0.20 after 18. On MRPC with 64 tokens that of RoBERTa's kind with softmax was 0.13 after 18. Hence 20
-epochs. Three quarters of MRPC's pairs have more than 64 tokens and a quarter has more than 96, hence 96 there.
-
-**What six seeds can tell.** Sensitivities are known of one seed of two models on QQP. At training accuracies from .7 to
-.97 the LSTM's was .03 to .05 after the norm and .02 to .03 before it, that of RoBERTa's kind with softmax .20 to .28
-and .03, the reverse of the paper's order. How much seeds differ is not known from this: that there are six comes from
-the time, about 50 minutes on two cores. The half-width of an interval over six seeds is 1.29 standard deviations of the
-gap where a claim needs two intervals, 1.56 with four and 1.85 with eight. The 600 texts of a seed alone give the gap of
-two models a standard deviation of .011 where both sensitivities are near .04, and of .019 where one is near .24. So
-gaps below .015 to .035 stay open even if seeds differ in nothing but their texts. Whether noise on the whole text gives
-a similar gap compares two gaps: .03 on either side is about the half-width that texts alone cause, so that this claim
-can hardly be reproduced. Claims that no scale can decide as it stands, or only the paper's, say so.
+docs/low-sensitivity.md says what the laptop's plan follows from, and what six seeds can tell.
 """
 
 from __future__ import annotations

@@ -10,13 +10,7 @@ Noise of a smaller variance on whole images is measured at the same checkpoints 
 and four times it (Fig 14). Depth, heads and optimiser (Figs 11, 12), the other sets and the larger models are settings
 that are off at laptop scale: the claims about them are decided at paper scale, or with --set.
 
-The laptop's plan follows from a pilot on scikit-learn's digits with seeds 100 to 103, and from short trainings with
-seed 100 on CIFAR-10. On digits, gaps of single pairs at one level scattered by 0.005 (CNN less ViT, -0.011 on average),
-0.007 (MLP, -0.007) and 0.010 (ConvMixer, 0.048), so that six seeds decide gaps from 0.01 on; three would need 0.025.
-On CIFAR-10 the ViT had a training accuracy of 0.34, 0.44 and 0.50 after 150, 250 and 300 of its 1,000 steps, and a
-ConvMixer 0.46 after 150: hence the levels from 0.30 to 0.60. Smaller gaps, and ViTs against ResNets at higher
-accuracies, are beyond this plan; so is a fair comparison at the end of training on CIFAR-10, where models that learn
-faster will be far ahead of the ViT.
+docs/low-sensitivity.md says what the laptop's plan follows from.
 """
 
 from __future__ import annotations

@@ -81,8 +81,6 @@ class Formulas(lab.Trial):
 
     tag = "formulas"
 
-    tag = "formulas"
-
     length: int
     samples: int
 
@@ -93,8 +91,6 @@ class Formulas(lab.Trial):
 @dataclass(frozen=True)
 class Measured(lab.Trial):
     """The tiling's network under noise, and the semi-analytic bounds that follow."""
-
-    tag = "measured"
 
     tag = "measured"
 

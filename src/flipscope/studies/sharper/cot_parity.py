@@ -56,8 +56,6 @@ class Learned(lab.TrainedTrial):
 
     tag = "learned"
 
-    tag = "learned"
-
     way: Way
     length: int
     seed: int
@@ -85,8 +83,6 @@ class Written(lab.Trial):
 
     tag = "written"
 
-    tag = "written"
-
     written: int  # bits
     strings: int = 4_000
 
@@ -94,8 +90,6 @@ class Written(lab.Trial):
 @dataclass(frozen=True)
 class Bounded(lab.Trial):
     """The bounds of Thms 7 and 8."""
-
-    tag = "bounded"
 
     tag = "bounded"
 

@@ -72,8 +72,6 @@ class Target(lab.Trial):
 
     tag = "target"
 
-    tag = "target"
-
     length: int
     sparsity: int
     degree: int
@@ -92,8 +90,6 @@ class Written(lab.Trial):
 
     tag = "written"
 
-    tag = "written"
-
     length: int
     sparsity: int
     degree: int
@@ -108,8 +104,6 @@ class Written(lab.Trial):
 @dataclass(frozen=True)
 class Learned(Learning):
     """A model that learned a random function."""
-
-    tag = "learned"
 
     tag = "learned"
 
@@ -395,14 +389,14 @@ CLAIMS = (
     lab.Claim("the degree is found for most functions", "Fig 8 left",
               "for most functions the first accepted degree is the true one",
               "share of functions whose first accepted degree is the true one, for each degree from 1 to 5: at "
-              "least a half", judge_degrees, formerly=("the degree is found exactly",), decided_from="laptop"),
+              "least a half", judge_degrees, decided_from="laptop"),
     lab.Claim("large sparsities are found too small", "Fig 8 right",
               "for large sparsities the first accepted sparsity is below the true one",
               f"ω less the mean sparsity found, ω = {LARGE} and more, ε = {TAIL:g}: at least 1; and more is found "
               "at the largest ω than at the smallest of these", judge_short, decided_from="laptop"),
     lab.claim("most functions are found no larger than they are", "App. H",
               "testers usually accept at or below the true level", NO_LARGER >= 0.5,
-              formerly=("nothing is found larger than it is",), decided_from="laptop"),
+              decided_from="laptop"),
     lab.claim("a larger ε finds less", "App. H",
               "the shortfall is larger for larger proximity parameters", _loss_by_tail() <= -SHORT,
               decided_from="laptop"),

@@ -65,16 +65,12 @@ class Function(Learning):
 
     tag = "function"
 
-    tag = "function"
-
     arm: Arm = "classes"
 
 
 @dataclass(frozen=True)
 class Noise(lab.Trial):
     """The increase of the loss of a class's constructions by noise, at each standard deviation of a mesh."""
-
-    tag = "noise"
 
     tag = "noise"
 

@@ -58,8 +58,6 @@ class Perturbed(lab.Trial):
 
     tag = "perturbed"
 
-    tag = "perturbed"
-
     length: int
     sparsity: int
     degree: int
@@ -79,8 +77,6 @@ class Perturbed(lab.Trial):
 @dataclass(frozen=True)
 class Slice(lab.Trial):
     """The loss of a construction along a shift of the MLP's input, and along random directions."""
-
-    tag = "slice"
 
     tag = "slice"
 

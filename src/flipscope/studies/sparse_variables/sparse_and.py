@@ -610,7 +610,6 @@ class SparseAnd(lab.Study):
             "the number of strings at which half of the trainings succeed grows less than proportionally to the length",
             "exponent of a power law in T for the critical m, interval over chains: at most 1 (an intercept suffices)",
             judge_per_bit,
-            formerly=("the critical number of strings grows sublinearly",),
         ),
         lab.Claim(
             "its growth slows down",

@@ -1,13 +1,9 @@
-"""Outcomes and their array files: what goes in comes out, and what is damaged is noticed."""
+"""Outcomes as documents and arrays: what goes in comes out."""
 
 from __future__ import annotations
 
-import errno
 import math
-import os
-import time
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +15,6 @@ from repetitions import repeated
 
 from flipscope.basics.errors import InputError
 from flipscope.lab.store import outcomes
-from flipscope.lab.store.arrays import ArrayFiles, LostArrays
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates too
 SCALARS = st.one_of(
@@ -34,11 +29,10 @@ ARRAYS = st.sampled_from(sorted(outcomes.TYPES)).flatmap(
 )
 
 
-def through(outcome: dict[str, Any], folder: Path) -> dict[str, Any]:
+def through(outcome: dict[str, Any]) -> dict[str, Any]:
     """The outcome after being written and read."""
     document, arrays = outcomes.split(outcome)
-    files = ArrayFiles(folder)
-    return outcomes.join(document, files.read(files.write(arrays)[0]))
+    return outcomes.join(document, outcomes.unpacked(outcomes.packed(arrays)))
 
 
 def same(one: Any, other: Any) -> bool:
@@ -58,20 +52,18 @@ def same(one: Any, other: Any) -> bool:
 
 @settings(max_examples=repeated(150, 50))
 @given(st.dictionaries(NAMES, VALUES | ARRAYS, max_size=5))
-def test_outcomes_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, outcome: dict[str, Any]) -> None:
-    folder = tmp_path_factory.getbasetemp() / "arrays-of-many"
-    folder.mkdir(exist_ok=True)
-    assert same(through(outcome, folder), outcome)
+def test_outcomes_come_back_exactly(outcome: dict[str, Any]) -> None:
+    assert same(through(outcome), outcome)
 
 
 @pytest.mark.parametrize(
     "value", [{"!float": "nan"}, {"!int": "0x1"}, {"!array": ["bool", []]}, {"!!float": 1}, {"!": {"!": math.inf}}]
 )
-def test_tags_of_ones_own_are_not_taken_for_ours(value: Any, tmp_path: Path) -> None:
-    assert same(through({"x": value, "!array": [value]}, tmp_path), {"x": value, "!array": [value]})
+def test_tags_of_ones_own_are_not_taken_for_ours(value: Any) -> None:
+    assert same(through({"x": value, "!array": [value]}), {"x": value, "!array": [value]})
 
 
-def test_numbers_of_numpy_become_those_of_python(tmp_path: Path) -> None:
+def test_numbers_of_numpy_become_those_of_python() -> None:
     class Colour(IntEnum):
         RED = 3
 
@@ -84,7 +76,7 @@ def test_numbers_of_numpy_become_those_of_python(tmp_path: Path) -> None:
         "t": (1,),
     }
     wanted = {"a": float(np.float32(0.1)), "b": -5, "c": True, "d": "é", "e": 3, "t": [1]}
-    assert same(through(given_, tmp_path), wanted)
+    assert same(through(given_), wanted)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +91,8 @@ def test_numbers_of_numpy_become_those_of_python(tmp_path: Path) -> None:
         np.array([np.nan, -0.0, np.inf]),
     ],
 )
-def test_any_memory_layout(array: np.ndarray, tmp_path: Path) -> None:
-    found = through({"x": array}, tmp_path)["x"]
+def test_any_memory_layout(array: np.ndarray) -> None:
+    found = through({"x": array})["x"]
     np.testing.assert_array_equal(found, array)
     assert found.shape == array.shape
     assert found.dtype == array.dtype.newbyteorder("=")
@@ -147,87 +139,16 @@ def test_scalars_leave_lists_and_arrays_out() -> None:
     assert list(outcomes.scalars(document)) == ["n", "f", "s", "none"]
 
 
-# ---------------------------------------------------------------- files
+def test_equal_arrays_have_equal_bytes() -> None:
+    one = outcomes.packed({"a": np.arange(3), "b": np.zeros(2)})
+    assert one == outcomes.packed({"b": np.zeros(2), "a": np.arange(3)})
+    assert one != outcomes.packed({"a": np.arange(3, dtype=np.int32), "b": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"\S"):
+        outcomes.unpacked(one[:-1])
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> ArrayFiles:
-    return ArrayFiles(tmp_path)
-
-
-def test_equal_arrays_share_a_file(files: ArrayFiles) -> None:
-    one = files.write({"a": np.arange(3), "b": np.zeros(2)})
-    two = files.write({"b": np.zeros(2), "a": np.arange(3)})
-    assert one == two
-    assert list(files.names()) == [one[0]]
-    assert files.path(one[0]).stat().st_size == one[1]
-    assert files.path(one[0]).parent.name == one[0][:2]
-    assert files.write({"a": np.arange(3, dtype=np.int32), "b": np.zeros(2)}) != one
-
-
-def test_every_flipped_bit_is_noticed(files: ArrayFiles) -> None:
-    name, size = files.write({"a": np.arange(4, dtype=np.uint8)})
-    path = files.path(name)
-    content = path.read_bytes()
-    for place in range(size):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        assert not files.intact(name)
-        with pytest.raises(InputError, match="is damaged") as caught:
-            files.read(name)
-        assert str(path) in str(caught.value)
-    path.write_bytes(content)
-    assert files.intact(name)
-
-
-@pytest.mark.parametrize("cut", [0, 1, 8, 40, -1])
-def test_a_cut_off_file_is_noticed(files: ArrayFiles, cut: int) -> None:
-    name, _ = files.write({"a": np.arange(40)})
-    files.path(name).write_bytes(files.path(name).read_bytes()[:cut])
-    assert not files.intact(name)
-    with pytest.raises(LostArrays, match="is damaged"):
-        files.read(name)
-
-
-def test_a_missing_file_is_named(files: ArrayFiles) -> None:
-    name, _ = files.write({"a": np.arange(40)})
-    files.path(name).unlink()
-    assert not files.intact(name)
-    with pytest.raises(LostArrays, match=f"{name}.safetensors is missing"):
-        files.read(name)
-
-
-def test_writing_again_mends(files: ArrayFiles) -> None:
-    name, _ = files.write({"a": np.arange(40)})
-    files.path(name).write_bytes(b"rubbish")
-    assert files.write({"a": np.arange(40)})[0] == name
-    assert files.intact(name)
-
-
-@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
-def test_a_full_disk_leaves_nothing_half_written(
-    files: ArrayFiles, call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, call, full)
-    with pytest.raises(OSError, match="No space"):
-        files.write({"a": np.arange(40)})
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_writes_in_small_bites(files: ArrayFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
-    name, _ = files.write({"a": np.arange(40)})
-    np.testing.assert_array_equal(files.read(name)["a"], np.arange(40))
-
-
-def test_only_old_parts_are_leftovers(files: ArrayFiles, tmp_path: Path) -> None:
-    files.write({"a": np.arange(3)})
-    folder = next(tmp_path.iterdir())
-    for age in (0, 3000, 4000):
-        part = folder / f".{age}.safetensors.part"
-        part.touch()
-        os.utime(part, (time.time() - age,) * 2)
-    assert [path.name for path in files.leftovers()] == [".4000.safetensors.part"]
+def test_arrays_that_no_database_holds_are_an_error_of_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "LARGEST_ARRAYS", 100)
+    outcomes.split({"x": np.zeros(12)})
+    with pytest.raises(InputError, match="the arrays of an outcome have 104 bytes, more than 100: store fewer"):
+        outcomes.split({"x": np.zeros(12), "y": np.zeros(1)})
