@@ -15,7 +15,6 @@ import pytest
 from numpy.typing import NDArray
 from repetitions import repeated
 
-from flipscope.adapters.subject import Subject
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportion_bounds
 from flipscope.cube.estimate import (
     average_sensitivity,
@@ -146,7 +145,7 @@ def test_influences_hold_together(name: str) -> None:
 def test_influences_hold_together_when_sampling_stops_by_itself() -> None:
     oracle, n, truths = INFLUENCES["scattered"]
     told = coverage(
-        lambda seed: all_hold(influences(Subject(oracle, precision=0.22), n, confidence=CONFIDENCE, seed=seed), truths)
+        lambda seed: all_hold(influences(oracle, n, precision=0.22, confidence=CONFIDENCE, seed=seed), truths)
     )
     assert told >= CONFIDENCE - 0.01
 

@@ -28,7 +28,7 @@ from flipscope.models import init, transformer
 from flipscope.models.addition_network import AdditionNetwork
 from flipscope.models.marker import linear, noisy
 from flipscope.models.token_attention import TokenAttention
-from flipscope.models.transformer import Attention, Embedding, LayerNorm
+from flipscope.models.transformer import MLP, Attention, Embedding, LayerNorm
 from flipscope.probes import kernels, sharpness, token_actions
 from flipscope.training import fit, terms
 from flipscope.training.targets import Aim
@@ -149,7 +149,8 @@ def _upside_down(images: torch.Tensor, *_: Any) -> torch.Tensor:
 
 
 MUTANTS = (
-    Mutant("attention times 1.02", wrapped(Attention, "mix", times(1.02)), ["random-sensitivity"], ["hardness"]),
+    Mutant("attention times 1.02", wrapped(Attention, "mix", times(1.02)), ["random-sensitivity"]),
+    Mutant("MLP times 1.02", wrapped(MLP, "forward", times(1.02)), [], ["hardness"]),
     # In the few steps of a smoke trial the marker's attention, with weights of 0.02, changes a loss by 3e-6 only.
     Mutant("marker path times 1.05", _marker_path, [], ["sparse, fixed strings"]),
     Mutant("dropout 0.5", _more_dropout, ["sparse-and"], ["sparse, fresh strings", "fourier"]),

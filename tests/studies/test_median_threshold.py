@@ -13,7 +13,6 @@ from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.probes.sensitivity import Options
 from flipscope.studies.geometry.median_threshold import STUDY
 from flipscope.studies.geometry.random_models import INITS, MEDIAN, Draw, columns
 
@@ -57,8 +56,8 @@ def test_the_median_leaves_half_of_the_strings_above_it() -> None:
     with torch.no_grad():
         logits = model.eval()(torch.from_numpy(dataclasses.replace(SMALL, count=MEDIAN).strings())).numpy()
     assert (logits > found["median"]).sum() == MEDIAN // 2 == 200
-    options: Options = {"threshold": found["median"], "path": "general", "precision": "float64"}
-    plain = flipscope.sensitivity(model, SMALL.strings(), **options)
+    subject = flipscope.Subject(model, threshold=found["median"], precision="float64")
+    plain = flipscope.sensitivity(subject, SMALL.strings(), path="general")
     assert found["counts"].tolist() == plain.tolist()
     assert plain.any()
 

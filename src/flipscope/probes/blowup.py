@@ -427,7 +427,7 @@ def _parts(
     model = settled.needed_module("blowup is read inside")
     given = given_for(settled, strings, converts=forward is None)
     run = _forward(model, forward, all_positions)
-    with settled.measuring():
+    with settled.measuring(), watching({}):  # an empty watch still keeps PyTorch's layers from being fused
         check_string_axis(settled, given, run, tensors_only=True)
     axes = None
     if batch > 1 and given.strings > 1:

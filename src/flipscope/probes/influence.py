@@ -99,7 +99,7 @@ def _measured(
     settled.prepare(bits, inside)
     if name is None:
         refuse_coarse(settled, bits)
-    places = ask(bits[:1]).shape[1]
+    places = ask(bits[:1]).shape[1] if by_position else 1
     check_memory(8 * bits.size * places, f"the influences on {places:,} positions", "give fewer or shorter strings")
     count, length = bits.shape
     out = np.empty((count, length, places), np.float64)
