@@ -242,6 +242,10 @@ def test_whole_numbers_of_a_function_are_classes_or_a_score() -> None:
     for model in unclear:
         with pytest.raises(InputError, match=r"classes or a score: say output='labels' .* or output='logit'"):
             sensitivity(model, STRINGS)
+    late = np.zeros((3000, 12), np.uint8)  # the third class is in a later block than the first two
+    late[-1] = 1
+    with pytest.raises(InputError, match=r"whole numbers such as 0, 1, 2"):
+        sensitivity(Subject(lambda bits: bits.sum(dim=1).clamp(max=2), memory_limit=1 << 14), late)
     counts = lambda bits: bits.sum(dim=1)  # noqa: E731
     labels = sensitivities(Subject(counts, output="labels"), STRINGS)
     assert (labels.counts.tolist(), labels.output, labels.threshold) == ([6] * 12, "labels", None)

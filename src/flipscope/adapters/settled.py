@@ -83,7 +83,8 @@ class Settled:
         self.batch = subject.batch or 0  # 0 before the trial
         self.noise = 0.0  # the largest difference between outputs for one string, which is rounding
         self._length: int | None = None
-        self._unclear: str | None = None  # why numbers between 0 and 1 may mean two things
+        self._unclear: str | None = None  # why numbers may mean two things, as long as they may
+        self._wholes: set[float] = set()  # some of the whole numbers that were seen as outputs
         self._is_wide = False  # whether the module was converted to float64
         wanted = None if native else self._measured_type()
         if wanted is not None and (wanted != self.dtype or (wanted == torch.float64 and self._is_mixed())):
@@ -199,30 +200,36 @@ class Settled:
         return found
 
     def check_clear(self, values: Logits) -> None:
-        """Raise InputError if these outputs, the first of a measurement, may mean either of two things."""
+        """Raise InputError if these outputs, with those seen before, may mean either of two things as decisions."""
         if self.meaning == "labels" and values.ndim == 1:
             if not bool((values == np.floor(values)).all()):
                 raise InputError("output='labels' needs whole numbers, one for each answer, and the model gives others")
             return
         if values.ndim == 2 or self.meaning != "auto" or self.subject.threshold is not None or self._unclear is None:
             return
-        finite = values[np.isfinite(values)]
-        distinct = np.unique(finite[: 1 << 16])
-        whole = bool((finite == np.floor(finite)).all())
-        chosen = callable(self.subject.output)
-        if whole and len(distinct) > 2 and self._unclear != "a module" and not chosen:
-            some = ", ".join(f"{value:g}" for value in distinct[:3])
+        finite, regressor = values[np.isfinite(values)], self._unclear == "a regressor"
+        if bool(((finite == 0) | (finite == 1)).all()):
+            self._wholes |= {float(finite.min()), float(finite.max())} if len(finite) else set()
+        elif bool((finite == np.floor(finite)).all()):
+            self._wholes |= set(np.unique(finite)[:3].tolist())
+        elif (finite.min() >= 0 and finite.max() <= 1) or regressor:
+            self._refuse_numbers("the estimator predicts numbers" if regressor else "all outputs lie between 0 and 1")
+        else:
+            self._unclear = None  # real numbers that are no probabilities
+        if len(self._wholes) > 2 and self._unclear == "a function" and not callable(self.subject.output):
+            some = ", ".join(f"{value:g}" for value in sorted(self._wholes)[:3])
             raise InputError(
                 f"the model gives whole numbers such as {some}, which may be classes or a score: say output='labels' "
                 "if each is an answer of its own, or output='logit' for the answer 1 where the number is positive"
             )
-        between = len(finite) == len(values) > 0 and finite.min() >= 0 and finite.max() <= 1
-        if (between and not whole) or (self._unclear == "a regressor" and not (whole and len(distinct) <= 2)):
-            where = "all outputs lie between 0 and 1" if between else "the estimator predicts numbers, not classes"
+        if len(self._wholes) > 2 and regressor:
+            self._refuse_numbers("the estimator predicts numbers")
+
+    def _refuse_numbers(self, what: str) -> None:
+        both = "output='probability' for the answer 1 above 0.5, or output='logit' for the answer 1 above 0"
+        if callable(self.subject.output):
             both = "threshold=0.5 for probabilities, or threshold=0 for logits"
-            if not chosen:
-                both = "output='probability' for the answer 1 above 0.5, or output='logit' for the answer 1 above 0"
-            raise InputError(f"{where}, and whether they are probabilities is not to be seen: say {both}")
+        raise InputError(f"{what}, and whether they are probabilities is not to be seen: say {both}")
 
     # ------------------------------------------------------------ around a measurement
 

@@ -181,8 +181,8 @@ class TrustedSigns:
         if self._switch is not None and not np.isfinite(logits).all():  # float32 may overflow where float64 does not
             logits = self._switched(ask)
         refuse_nan(logits)
+        self.settled.check_clear(logits)
         if self._stream is None:
-            self.settled.check_clear(logits)
             self._stream = _stream(self._key, strings)
             if self._exact is None:
                 self.tolerance = FACTOR * self.settled.noise

@@ -180,7 +180,7 @@ def _asking(settled: Settled, values: Values, clear: bool) -> Oracle:
     """A function that evaluates strings; ``clear`` demands that the outputs have one meaning as a decision."""
 
     def ask(strings: Bits) -> Floats | Bits:
-        nonlocal settled, clear
+        nonlocal settled
         with settled.measuring():
             logits = settled.logits(strings)
             if settled.may_overflow and not np.isfinite(logits).all():
@@ -195,7 +195,6 @@ def _asking(settled: Settled, values: Values, clear: bool) -> Oracle:
         refuse_nan(logits)
         if clear:
             settled.check_clear(logits)
-            clear = False
         return logits.astype(np.float64) if values == "logit" else (logits > settled.threshold).astype(np.uint8)
 
     return ask
