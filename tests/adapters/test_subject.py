@@ -270,7 +270,7 @@ def test_outputs_on_one_side_of_the_threshold_are_told() -> None:
     found = sensitivities(bits, STRINGS)
     assert found.counts.sum() == 0
     note = str(found.summary()["note"])
-    assert "above the threshold 0, so that no flip changes an answer: Subject(model, threshold=...)" in note
+    assert "above the threshold 0, so that no flip changes an answer here: threshold= sets another" in note
     assert found.how()["one_sided"] == note
     assert "note" not in sensitivities(bits.replaced(threshold=1.5), STRINGS).summary()
 

@@ -42,8 +42,8 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         "--decision",
         default="auto",
         metavar="D",
-        help="how outputs become a decision (output= in Python): auto, logit, logits, probability, probabilities, or "
-        "a function package.module:name of the output (default auto)",
+        help="how outputs become a decision (output= in Python): auto, logit, logits, probability, probabilities, "
+        "labels, or a function package.module:name of the output (default auto)",
     )
     parser.add_argument("--device", metavar="D", help="where to compute: cpu, cuda, mps (default: where the model is)")
 

@@ -140,7 +140,7 @@ def _given(model: nn.Module, inputs: Inputs) -> Tensor:
     chosen(model, None)  # checks that the module has parameters
     if any(isinstance(module, nn.LayerNorm | LayerNorm) for module in model.modules()):
         raise InputError("a split trace is of models without layer norms: take flipscope.curvature for this one")
-    parts = given_for(as_settled(model), inputs).positional
+    parts = given_for(as_settled(model), inputs).ready().positional
     if len(parts) != 1:
         raise InputError(f"a split trace is of models with one input, and {len(parts)} were given")
     return parts[0]

@@ -48,7 +48,7 @@ class Measured(Result):
         side = "above" if self.lowest > self.threshold else "not above"
         return (
             f"all outputs, {self.lowest:.4g} to {self.highest:.4g}, are {side} the threshold {self.threshold:g}, so "
-            "that no flip changes an answer: Subject(model, threshold=...) sets another"
+            "that no flip changes an answer here: threshold= sets another"
         )
 
     def said(self) -> dict[str, object]:

@@ -279,6 +279,8 @@ def _account(found: Measured) -> str:
         sentence += (
             "." if rate is None else f", {found.screening.wrong:,} of {found.screening.audited:,} audited ones wrongly."
         )
+    if found.one_sided is not None:
+        sentence += f" {found.one_sided[0].upper()}{found.one_sided[1:]}."
     return sentence
 
 
