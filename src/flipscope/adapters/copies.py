@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from flipscope.models.devices import has_float64
 
-_SIGNS = np.array([-1.0, 1.0], np.float32)
+_SIGNS = np.array([-1.0, 1.0])
 _EMPTY = (dict, OrderedDict, set)
 
 M = TypeVar("M", bound=nn.Module)
@@ -83,10 +83,10 @@ def moved_by(module: nn.Module, amount: float) -> Iterator[None]:
     shares = stream.uniform(0.5, 1.0, len(moved)) * stream.choice(_SIGNS, len(moved))
     try:
         for parameter, share in zip(moved, shares.tolist(), strict=True):
-            move = torch.tensor(share, device="cpu")
+            move = parameter.new_ones(())
             for _ in parameter.shape:
-                move = move[..., None] * next(signs)
-            parameter.data = torch.addcmul(parameter.data, parameter.data, move.to(parameter), value=amount)
+                move = move[..., None] * next(signs).to(parameter)
+            parameter.data = torch.addcmul(parameter.data, parameter.data, move, value=amount * share)
         yield
     finally:
         for parameter, data in zip(moved, own, strict=True):
