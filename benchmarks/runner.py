@@ -51,6 +51,9 @@ class Spin(Trial):
     number: int
     rounds: int = 0
 
+    def measure(self, progress: Progress) -> Outcome:
+        return {"value": spin(self.rounds)}
+
 
 class Spins(Study):
     """Trials of nothing but computing."""
@@ -66,9 +69,6 @@ class Spins(Study):
 
     def trials(self, scale: str) -> Sequence[Spin]:
         return [Spin(number, self.rounds) for number in range(self.count)]
-
-    def measure(self, trial: Spin, progress: Progress) -> Outcome:
-        return {"value": spin(trial.rounds)}
 
     def summarise(self, results: Sequence[Result]) -> Rows:
         return Rows({"value": result.outcome["value"]} for result in results)

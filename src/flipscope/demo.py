@@ -33,7 +33,7 @@ from flipscope.lab.findings import Findings
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.runner import open_runner
 from flipscope.lab.store.store import Store
-from flipscope.lab.study import Study, Trial
+from flipscope.lab.study import Trial
 from flipscope.lab.verdict import VERDICTS
 from flipscope.report.terminal import INTERIM, MARKS, Bar, mark_of, number, show
 from flipscope.report.views import claim_views
@@ -100,7 +100,7 @@ def tour(stops: Sequence[Stop], scale: str = "demo", workers: int | None = None)
             _head(2 + place, steps, stop.question, stop.lead)
             if not place:
                 show(meanings_page())
-                _compile(study, trials)
+                _compile(trials)
             runs.append(watched(study, scale, trials, store, runner))
             show(stop_page(stop, runs[-1]))
     _head(steps - 1, steps, "Your model, in one line")
@@ -118,12 +118,12 @@ def _head(place: int, steps: int, title: str, lead: str = "") -> None:
     sys.stdout.flush()
 
 
-def _compile(study: Study, trials: Sequence[Trial]) -> None:
+def _compile(trials: Sequence[Trial]) -> None:
     """Measure two trials to compile the loops, which every worker would otherwise do separately and silently."""
     by_cost = sorted(trials, key=lambda trial: trial.cost)
     with _waiting("Compiling: half a minute after an installation, a few seconds otherwise"):
         for trial in (by_cost[0], by_cost[-1]):
-            study.measure(trial, lambda done, total: None)
+            trial.measure(lambda done, total: None)
 
 
 @contextmanager

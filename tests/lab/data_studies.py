@@ -25,6 +25,11 @@ class Brightness(Trial):
     def memory(self) -> int:
         return 1 << 28
 
+    def measure(self, progress: Progress) -> Outcome:
+        found = load_images(self.data)
+        chosen = found.x_train[found.y_train == self.label]
+        return {"value": float(np.mean(chosen / 255.0)) if len(chosen) else 0.5, "pid": os.getpid()}
+
 
 class Bright(Study):
     """How bright the images of each class are."""
@@ -38,11 +43,6 @@ class Bright(Study):
     def trials(self, scale: str) -> Sequence[Brightness]:
         reference = data_set(self.scales[scale].settings["set"])
         return [Brightness(reference, label) for label in range(10)]
-
-    def measure(self, trial: Brightness, progress: Progress) -> Outcome:
-        found = load_images(trial.data)
-        chosen = found.x_train[found.y_train == trial.label]
-        return {"value": float(np.mean(chosen / 255.0)) if len(chosen) else 0.5, "pid": os.getpid()}
 
 
 STUDY = Bright()

@@ -62,21 +62,12 @@ class Draw(Trial):
     def memory(self) -> int:
         return 1 << 28
 
-
-class Numbers(Example):
-    """Sums that depend, in their last bits, on how many threads add them up."""
-
-    name = "numbers"
-
-    def trials(self, scale: str) -> Sequence[Draw]:
-        return [Draw(seed) for seed in range(5)]
-
-    def measure(self, trial: Draw, progress: Progress) -> Outcome:
+    def measure(self, progress: Progress) -> Outcome:
         import torch
 
-        stream = np.random.default_rng(trial.seed)
+        stream = np.random.default_rng(self.seed)
         a, b = stream.standard_normal((2, 500_000))
-        torch_stream = torch.Generator().manual_seed(trial.seed)
+        torch_stream = torch.Generator().manual_seed(self.seed)
         x, y = torch.randn((2, 300_000), generator=torch_stream)
         weights = torch.randn((96, 96), generator=torch_stream)
         hidden = torch.tanh(torch.randn((400, 96), generator=torch_stream) @ weights)
@@ -90,7 +81,19 @@ class Numbers(Example):
         }
 
 
+class Numbers(Example):
+    """Sums that depend, in their last bits, on how many threads add them up."""
+
+    name = "numbers"
+
+    def trials(self, scale: str) -> Sequence[Draw]:
+        return [Draw(seed) for seed in range(5)]
+
+
 # ---------------------------------------------------------------- many short trials
+
+
+HOLD = "FLIPSCOPE_TEST_HOLD"  # names a file: while it is there, the last of the blinks does not end
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,12 @@ class Blink(Trial):
     number: int
     milliseconds: int = 20
 
-
-HOLD = "FLIPSCOPE_TEST_HOLD"  # names a file: while it is there, the last of the blinks does not end
+    def measure(self, progress: Progress) -> Outcome:
+        stream = np.random.default_rng(self.number)
+        time.sleep(self.milliseconds / 1000)
+        while self.number == 199 and HOLD in os.environ and Path(os.environ[HOLD]).exists():
+            time.sleep(0.01)
+        return {"value": float(stream.random()), "many": stream.random(1000), "name": f"trial {self.number}"}
 
 
 class Blinks(Example):
@@ -110,33 +117,8 @@ class Blinks(Example):
     def trials(self, scale: str) -> Sequence[Blink]:
         return [Blink(number) for number in range(200)]
 
-    def measure(self, trial: Blink, progress: Progress) -> Outcome:
-        stream = np.random.default_rng(trial.number)
-        time.sleep(trial.milliseconds / 1000)
-        while trial.number == 199 and HOLD in os.environ and Path(os.environ[HOLD]).exists():
-            time.sleep(0.01)
-        return {"value": float(stream.random()), "many": stream.random(1000), "name": f"trial {trial.number}"}
-
 
 # ---------------------------------------------------------------- whatever can go wrong
-
-
-@dataclass(frozen=True)
-class Deed(Trial):
-    what: str
-    number: int = 0
-    where: str = ""
-    seconds: float = 0.0
-    need: int = 1 << 20
-    weight: float = 1.0
-
-    @property
-    def memory(self) -> int:
-        return self.need
-
-    @property
-    def cost(self) -> float:
-        return self.weight
 
 
 class Unloadable:
@@ -156,66 +138,74 @@ class Mute(Exception):
         raise RuntimeError("no words")
 
 
-class Deeds(Example):
-    """Trials that do what they are told."""
+@dataclass(frozen=True)
+class Deed(Trial):
+    """A trial that does what it is told."""
 
-    name = "deeds"
+    what: str
+    number: int = 0
+    where: str = ""
+    seconds: float = 0.0
+    need: int = 1 << 20
+    weight: float = 1.0
 
-    def __init__(self, *trials: Deed) -> None:
-        self.chosen = trials
+    @property
+    def memory(self) -> int:
+        return self.need
 
-    def trials(self, scale: str) -> Sequence[Deed]:
-        return self.chosen
+    @property
+    def cost(self) -> float:
+        return self.weight
 
-    def measure(self, trial: Deed, progress: Progress) -> Outcome:
-        time.sleep(trial.seconds)
-        return {"value": 0.5, "pid": os.getpid(), **(getattr(self, trial.what)(trial, progress) or {})}
+    def measure(self, progress: Progress) -> Outcome:
+        time.sleep(self.seconds)
+        return {"value": 0.5, "pid": os.getpid(), **(getattr(self, self.what)(progress) or {})}
 
-    def nothing(self, trial: Deed, progress: Progress) -> None:
+    def nothing(self, progress: Progress) -> None:
         pass
 
-    def when(self, trial: Deed, progress: Progress) -> Outcome:
+    def when(self, progress: Progress) -> Outcome:
         start = time.monotonic()  # which all processes of a machine share
         time.sleep(0.1)
         return {"start": start, "end": time.monotonic()}
 
-    def report(self, trial: Deed, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
         for step in range(8):
             time.sleep(0.1)
             progress(step + 1, 8)
 
-    def fail(self, trial: Deed, progress: Progress) -> None:
+    def fail(self, progress: Progress) -> None:
         raise ValueError("this trial is meant to fail")
 
-    def leave(self, trial: Deed, progress: Progress) -> None:
+    def leave(self, progress: Progress) -> None:
         sys.exit(3)
 
-    def recurse(self, trial: Deed, progress: Progress) -> None:
-        self.recurse(trial, progress)
+    def recurse(self, progress: Progress) -> None:
+        self.recurse(progress)
 
-    def exhaust(self, trial: Deed, progress: Progress) -> None:
+    def exhaust(self, progress: Progress) -> None:
         bytearray(1 << 60)
 
-    def mute(self, trial: Deed, progress: Progress) -> None:
+    def mute(self, progress: Progress) -> None:
         raise Mute
 
-    def lock(self, trial: Deed, progress: Progress) -> Outcome:
+    def lock(self, progress: Progress) -> Outcome:
         return {"value": {1, 2}}
 
-    def broken(self, trial: Deed, progress: Progress) -> Outcome:
+    def broken(self, progress: Progress) -> Outcome:
         return {"value": Unloadable()}
 
-    def chatter(self, trial: Deed, progress: Progress) -> None:
+    def chatter(self, progress: Progress) -> None:
         print("words on standard output")
         os.write(1, b"more of them\n")
 
-    def say(self, trial: Deed, progress: Progress) -> None:
+    def say(self, progress: Progress) -> None:
         print("words on standard output")
 
-    def leak(self, trial: Deed, progress: Progress) -> None:
+    def leak(self, progress: Progress) -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
-    def threads(self, trial: Deed, progress: Progress) -> Outcome:
+    def threads(self, progress: Progress) -> Outcome:
         import torch
 
         found = torch.get_num_threads()
@@ -223,21 +213,21 @@ class Deeds(Example):
         names = ("OMP_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "NUMBA_NUM_THREADS")
         return {"threads": found, **{name: os.environ.get(name) for name in names}}
 
-    def die(self, trial: Deed, progress: Progress) -> None:
+    def die(self, progress: Progress) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def vanish(self, trial: Deed, progress: Progress) -> None:
+    def vanish(self, progress: Progress) -> None:
         os._exit(7)
 
-    def die_once(self, trial: Deed, progress: Progress) -> None:
-        mark = Path(trial.where)
+    def die_once(self, progress: Progress) -> None:
+        mark = Path(self.where)
         if not mark.exists():
             mark.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def leave_a_child(self, trial: Deed, progress: Progress) -> None:
+    def leave_a_child(self, progress: Progress) -> None:
         """Die the first time, perhaps in the middle of a word, and leave a child with all that is open here."""
-        where = Path(trial.where)
+        where = Path(self.where)
         if where.exists():
             return
         if where.name == "program":
@@ -253,27 +243,39 @@ class Deeds(Example):
             os.write(pipe.fileno(), struct.pack("!i", 1000) + b"half a")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def multiply(self, trial: Deed, progress: Progress) -> None:
+    def multiply(self, progress: Progress) -> None:
         child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(0,))
         child.start()
         child.join()
 
-    def fail_once(self, trial: Deed, progress: Progress) -> None:
-        mark = Path(trial.where)
+    def fail_once(self, progress: Progress) -> None:
+        mark = Path(self.where)
         if not mark.exists():
             mark.touch()
             raise ValueError("only the first time")
 
-    def wait(self, trial: Deed, progress: Progress) -> None:
+    def wait(self, progress: Progress) -> None:
         """Say who runs it, and go on until told to stop."""
-        Path(trial.where).write_text(str(os.getpid()))
-        while not Path(trial.where + ".go").exists():
+        Path(self.where).write_text(str(os.getpid()))
+        while not Path(self.where + ".go").exists():
             time.sleep(0.01)
 
-    def hang(self, trial: Deed, progress: Progress) -> None:
-        if trial.where:
-            Path(trial.where).write_text(str(os.getpid()))
+    def hang(self, progress: Progress) -> None:
+        if self.where:
+            Path(self.where).write_text(str(os.getpid()))
         time.sleep(600)
+
+
+class Deeds(Example):
+    """Deeds as they are chosen."""
+
+    name = "deeds"
+
+    def __init__(self, *trials: Deed) -> None:
+        self.chosen = trials
+
+    def trials(self, scale: str) -> Sequence[Deed]:
+        return self.chosen
 
 
 class Blink1(Blinks):

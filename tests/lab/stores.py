@@ -26,6 +26,9 @@ class Toss(Trial):
     size: int
     kind: str = "a"
 
+    def measure(self, progress: Any) -> dict[str, Any]:
+        return {"size": self.size, "bits": np.arange(self.size)}
+
 
 class Tosses(Study):
     name = "tosses"
@@ -36,9 +39,6 @@ class Tosses(Study):
 
     def trials(self, scale: str) -> list[Toss]:
         return [Toss(size) for size in range(4)]
-
-    def measure(self, trial: Any, progress: Any) -> dict[str, Any]:
-        return {"size": trial.size, "bits": np.arange(trial.size)}
 
     def summarise(self, results: Any) -> list[dict[str, Any]]:
         return []

@@ -28,7 +28,16 @@ from flipscope.report.pages import stored_pages
 
 @dataclass(frozen=True)
 class Draw(Trial):
+    """A draw whose number the tests shift, as an import that measures otherwise does."""
+
+    shift: ClassVar[float] = 0.0
+    broken: ClassVar[bool] = False
     seed: int
+
+    def measure(self, progress: Progress) -> Outcome:
+        if self.broken and self.seed == 2:
+            raise ValueError("this self is meant to fail")
+        return {"value": float(np.random.default_rng(self.seed).uniform(0.3, 0.9)) + self.shift, "x": np.ones(3)}
 
 
 def _judge(table: Rows) -> Judgement:
@@ -36,21 +45,14 @@ def _judge(table: Rows) -> Judgement:
 
 
 class Draws(Study):
-    """A study whose numbers the tests shift, as an import that measures otherwise does."""
+    """A study of six draws."""
 
     name, paper, title = "draws", "000", "A study for tests"
     scales = {"smoke": Scale(0.1, {}, "all of it")}
     claims = (Claim("mean", "Fig 0", "values are large", "mean value against 0.2", _judge),)
-    shift: ClassVar[float] = 0.0
-    broken: ClassVar[bool] = False
 
     def trials(self, scale: str) -> Sequence[Draw]:
         return [Draw(seed) for seed in range(6)]
-
-    def measure(self, trial: Draw, progress: Progress) -> Outcome:
-        if type(self).broken and trial.seed == 2:
-            raise ValueError("this trial is meant to fail")
-        return {"value": float(np.random.default_rng(trial.seed).uniform(0.3, 0.9)) + type(self).shift, "x": np.ones(3)}
 
 
 STUDY = Draws()
@@ -69,7 +71,7 @@ def test_stored_trials_are_measured_again_when_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run(tmp_path)
-    monkeypatch.setattr(Draws, "shift", 0.05)
+    monkeypatch.setattr(Draw, "shift", 0.05)
     assert values(run(tmp_path)) == values(first)
     second = run(tmp_path, again=True)
     assert values(second) == pytest.approx(np.array(values(first)) + 0.05)
@@ -80,8 +82,8 @@ def test_stored_trials_are_measured_again_when_that_is_asked_for(
 
 def test_an_outcome_stays_until_the_new_one_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run(tmp_path)
-    monkeypatch.setattr(Draws, "shift", 0.05)
-    monkeypatch.setattr(Draws, "broken", True)
+    monkeypatch.setattr(Draw, "shift", 0.05)
+    monkeypatch.setattr(Draw, "broken", True)
     second = run(tmp_path, again=True)
     assert (second.done, second.failed, len(second.looks)) == (5, 1, 1)
     with Store(tmp_path) as store:
@@ -93,7 +95,7 @@ def test_an_outcome_stays_until_the_new_one_is_there(tmp_path: Path, monkeypatch
 
 def test_a_limit_measures_the_longest_stored_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = np.array(values(run(tmp_path)))
-    monkeypatch.setattr(Draws, "shift", 0.05)
+    monkeypatch.setattr(Draw, "shift", 0.05)
     part = run(tmp_path, again=True, limit=4)
     assert (part.done, part.reused) == (6, 2)
     assert (np.array(values(part)) > first).sum() == 4
@@ -104,7 +106,7 @@ def test_the_command_measures_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(registry, "find", lambda name: STUDY)
     options = ["run", "draws", "--scale", "smoke", "--workers", "0", "--results", str(tmp_path), "--json"]
     run(*options)
-    monkeypatch.setattr(Draws, "shift", 0.05)
+    monkeypatch.setattr(Draw, "shift", 0.05)
     code, out, _ = run(*options, "--again")
     assert code == 0
     assert (json.loads(out)["reused"], len(json.loads(out)["looks"])) == (0, 2)
@@ -118,7 +120,7 @@ def older(tmp_path: Path) -> Path:
     """Six results, of another version of the study's file, and three of an older revision of the study."""
     with Store(tmp_path) as store:
         for number, trial in enumerate(STUDY.trials("smoke")):
-            outcome = STUDY.measure(trial, lambda done, total: None)
+            outcome = trial.measure(lambda done, total: None)
             store.put(trial_key(STUDY, trial), "draws", trial.content(), 1, outcome, 0.1, source="0" * 64)
             if number < 3:
                 store.put(f"{number:064}", "draws", trial.content(), 0, outcome, 0.1)

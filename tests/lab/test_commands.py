@@ -96,7 +96,7 @@ def _empty(*_: Any) -> None:
 def test_a_database_that_is_emptied_ends_the_run_with_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Deeds, "report", _empty)
+    monkeypatch.setattr(Deed, "report", _empty)
     _install(monkeypatch, Deeds(Deed("nothing", 1), Deed("report", 2), Deed("nothing", 3)))
     assert main(["run", "deeds", "--scale", "smoke", "--workers", "0"]) == 1
     captured = capsys.readouterr()
@@ -108,7 +108,7 @@ def test_a_database_that_is_emptied_ends_the_run_with_exit_code_1(
 def test_a_results_folder_that_goes_away_ends_the_run_with_exit_code_1(
     harm: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Deeds, "report", harm)
+    monkeypatch.setattr(Deed, "report", harm)
     _install(monkeypatch, Deeds(Deed("nothing", 1), Deed("report", 2), Deed("nothing", 3)))
     assert main(["run", "deeds", "--scale", "smoke", "--workers", "0"]) == 1
     captured = capsys.readouterr()

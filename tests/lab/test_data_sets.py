@@ -133,7 +133,7 @@ def test_a_trial_refuses_data_that_are_not_its_own(data: Path, tmp_path: Path) -
         trial = STUDY.trials("smoke")[0]
     write_svhn(data / "svhn", random_set("svhn", train=100, seed=2))
     with data_in(data), pytest.raises(InputError, match="the set svhn that is found here has the digest"):
-        STUDY.measure(trial, lambda done, total: None)
+        trial.measure(lambda done, total: None)
 
 
 def test_a_worker_without_the_folder_uses_its_own(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,6 +220,9 @@ def test_a_part_of_the_plan_decides_nothing() -> None:
 class Draw(Trial):
     seed: int
 
+    def measure(self, progress: Progress) -> Outcome:
+        return {"value": float(np.random.default_rng(self.seed).normal(0.3))}
+
 
 class Draws(Study):
     """A study whose plan and claims the tests exchange."""
@@ -235,9 +238,6 @@ class Draws(Study):
 
     def trials(self, scale: str) -> Sequence[Draw]:
         return [Draw(seed) for seed in self.seeds]
-
-    def measure(self, trial: Draw, progress: Progress) -> Outcome:
-        return {"value": float(np.random.default_rng(trial.seed).normal(0.3))}
 
 
 def run(study: Study, folder: Path, limit: int | None = None) -> Findings:

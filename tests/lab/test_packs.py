@@ -40,8 +40,13 @@ from flipscope.report.views import report_view
 
 @dataclass(frozen=True)
 class Draw(Trial):
+    shift: ClassVar[float] = 0.0  # with which the tests change outcomes
     seed: int
     shape: tuple[int, ...] = (2, 3)
+
+    def measure(self, progress: Progress) -> Outcome:
+        value = float(np.random.default_rng(self.seed).normal(0.3)) + self.shift
+        return {"value": value, "none": math.nan, "noise": np.arange(self.seed + 1.0), "flags": np.ones((2, 0), bool)}
 
 
 def judge(limit: float) -> Callable[[Rows], Judgement]:
@@ -49,7 +54,7 @@ def judge(limit: float) -> Callable[[Rows], Judgement]:
 
 
 class Draws(Study):
-    """A study whose plan, claim and outcomes the tests exchange."""
+    """A study whose plan and claim the tests exchange."""
 
     name = "draws"
     paper = "000"
@@ -57,16 +62,12 @@ class Draws(Study):
     scales = {"smoke": Scale(0.1, {}, "all of it"), "demo": Scale(0.2, {}, "one more")}
     claims: ClassVar[tuple[Claim, ...]] = ()
 
-    def __init__(self, seeds: Sequence[int] = range(6), limit: float = 0.0, shift: float = 0.0) -> None:
-        self.seeds, self.shift = seeds, shift
+    def __init__(self, seeds: Sequence[int] = range(6), limit: float = 0.0) -> None:
+        self.seeds = seeds
         self.claims = (Claim("mean", "Fig 1", "the mean is positive", "mean", judge(limit)),)  # type: ignore[misc]
 
     def trials(self, scale: str) -> Sequence[Draw]:
         return [Draw(seed) for seed in [*self.seeds, *([99] if scale == "demo" else [])]]
-
-    def measure(self, trial: Draw, progress: Progress) -> Outcome:
-        value = float(np.random.default_rng(trial.seed).normal(0.3)) + self.shift
-        return {"value": value, "none": math.nan, "noise": np.arange(trial.seed + 1.0), "flags": np.ones((2, 0), bool)}
 
 
 @pytest.fixture
@@ -164,9 +165,11 @@ def test_a_store_with_some_of_the_trials(study: Draws, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- another outcome
 
 
-def test_another_outcome_is_kept_beside_the_first(study: Draws, tmp_path: Path) -> None:
+def test_another_outcome_is_kept_beside_the_first(
+    study: Draws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(study, tmp_path / "a")
-    study.shift = 1e-6
+    monkeypatch.setattr(Draw, "shift", 1e-6)
     run(study, tmp_path / "b")
     target = tmp_path / "x.flipscope"
     packed(tmp_path / "b", target)
@@ -196,7 +199,7 @@ def test_another_outcome_is_kept_beside_the_first(study: Draws, tmp_path: Path) 
 
 def test_arrays_of_variants_stay(study: Draws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(study, tmp_path / "a")
-    monkeypatch.setattr(Draws, "measure", lambda self, trial, progress: {"value": 0.5, "noise": np.ones(3)})
+    monkeypatch.setattr(Draw, "measure", lambda self, progress: {"value": 0.5, "noise": np.ones(3)})
     run(study, tmp_path / "b")
     packed(tmp_path / "b", tmp_path / "x.flipscope")
     assert merged(tmp_path / "x.flipscope", tmp_path / "a").variants == 6
@@ -590,7 +593,9 @@ def test_a_pack_mends_what_is_damaged(pack: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- commands
 
 
-def test_the_commands(study: Draws, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(
+    study: Draws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(study, tmp_path / "a")
     with kept_in(str(tmp_path / "a")):
         lab.trained(recipe())
@@ -613,7 +618,7 @@ def test_the_commands(study: Draws, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert kept.read_bytes() == b"other weights"
     assert main(["results", "--variants", "--results", folder]) == 0
     assert "No stored trial has another outcome." in capsys.readouterr().out
-    study.shift = 0.5
+    monkeypatch.setattr(Draw, "shift", 0.5)
     run(study, tmp_path / "c")
     main(["results", "pack", "-o", target, "--results", str(tmp_path / "c")])
     capsys.readouterr()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from lab.example_studies import Example
-from report.tiny import Square
 
 from flipscope import report
 from flipscope.basics.progress import Progress
@@ -19,9 +19,17 @@ from flipscope.lab import registry
 from flipscope.lab.run import driver
 from flipscope.lab.run.driver import run
 from flipscope.lab.store.store import Store
-from flipscope.lab.study import Outcome
+from flipscope.lab.study import Outcome, Trial
 
 TRIALS = 6
+
+
+@dataclass(frozen=True)
+class Square(Trial):
+    number: int
+
+    def measure(self, progress: Progress) -> Outcome:
+        return {"value": 1.0, "many": np.arange(self.number + 1)}
 
 
 class Squares(Example):
@@ -35,9 +43,6 @@ class Squares(Example):
     def trials(self, scale: str) -> Sequence[Square]:
         self.made += 1
         return [Square(number) for number in range(TRIALS)]
-
-    def measure(self, trial: Any, progress: Progress) -> Outcome:
-        return {"value": 1.0, "many": np.arange(trial.number + 1)}
 
     def summarise(self, results: Any) -> Any:
         self.summarised += 1

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -85,9 +84,6 @@ class Both(Study):
 
     def trials(self, scale: str) -> list[Trial]:
         return []
-
-    def measure(self, trial: Any, progress: Any) -> dict[str, Any]:
-        return {}
 
 
 def test_the_table_has_all_columns_in_every_row_and_plain_values() -> None:

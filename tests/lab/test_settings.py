@@ -28,6 +28,7 @@ from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Outcome, Scale, Study, Trial
 from flipscope.lab.verdict import Judgement
 from flipscope.studies.geometry import random_init
+from flipscope.studies.geometry.random_models import Draw
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Toss(Trial):
     seed: int
     rate: float
     kind: str
+
+    def measure(self, progress: Progress) -> Outcome:
+        return {"value": self.size + self.seed / 10}
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,6 @@ class Tosses(Study):
         extra = (plan["more"],) if plan["more"] is not None else ()
         sizes = [size + plan.get("shift", 0) for size in (*plan["sizes"], *extra)]
         return [Toss(size, seed, plan["fit"].rate, plan["kind"]) for size in sizes for seed in seeds]
-
-    def measure(self, trial: Toss, progress: Progress) -> Outcome:
-        return {"value": trial.size + trial.seed / 10}
 
 
 STUDY = Tosses()
@@ -283,13 +284,21 @@ def test_a_judge_that_raises_leaves_the_others_alone(tmp_path: Path) -> None:
     assert error.startswith("the judge of 'bad' raised ZeroDivisionError: no rows at all (test_settings.py, line ")
 
 
+@dataclass(frozen=True)
+class Lost(Toss):
+    """A toss that cannot be measured."""
+
+    def measure(self, progress: Progress) -> Outcome:
+        raise ValueError(f"no toss of size {self.size}")
+
+
 class Failing(Tosses):
     """Nothing can be measured."""
 
     name = "failing"
 
-    def measure(self, trial: Toss, progress: Progress) -> Outcome:
-        raise ValueError(f"no toss of size {trial.size}")
+    def trials(self, scale: str) -> list[Toss]:
+        return [Lost(**each.content()) for each in super().trials(scale)]
 
 
 def test_a_run_whose_trials_all_fail_shows_the_first_error(
@@ -358,21 +367,21 @@ def test_changed_settings_from_the_run_to_the_report_elsewhere(
     """Interrupted, resumed, exported, packed, unpacked elsewhere, and reported."""
     monkeypatch.chdir(tmp_path)
     measured: list[Trial] = []
-    real = random_init.spectra
+    real = Draw.measure
 
-    def counted(trial: Any, progress: Progress) -> Outcome:
+    def counted(trial: Draw, progress: Progress) -> Outcome:
         if len(measured) == 2:
             raise KeyboardInterrupt
         measured.append(trial)
         return real(trial, progress)
 
     run = ("run", "random-init", "--workers", "0", *SET)
-    monkeypatch.setattr(random_init, "spectra", counted)
+    monkeypatch.setattr(Draw, "measure", counted)
     assert main(run) == 130
     assert "2 of 4 trials are stored" in capsys.readouterr().err
     (state,) = _document(capsys, "status")
     assert (state["scale"], state["state"], state["done"], state["total"]) == (SCALE, "stopped", 2, 4)
-    monkeypatch.setattr(random_init, "spectra", real)
+    monkeypatch.setattr(Draw, "measure", real)
 
     found = _document(capsys, *run)
     assert (found["scale"], found["done"], found["reused"]) == (SCALE, 4, 2)

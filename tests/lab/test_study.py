@@ -30,12 +30,18 @@ class Setting(Trial):
         if self.seed < 0:
             raise InputError(f"seed={self.seed} must not be negative")
 
+    def measure(self, progress: Any) -> dict[str, Any]:
+        return {"value": self.seed}
+
 
 @dataclass(frozen=True)
 class Other(Trial):
     tag = "other"
     init: Literal["uniform", "gaussian"]
     seed: int
+
+    def measure(self, progress: Any) -> dict[str, Any]:
+        return {"value": -self.seed}
 
 
 class Toy(Study):
@@ -48,9 +54,6 @@ class Toy(Study):
     def trials(self, scale: str) -> list[Trial]:
         seeds = (0, 1) if scale == "smoke" else (0, 0)
         return [Setting("uniform", seed) for seed in seeds]
-
-    def measure(self, trial: Any, progress: Any) -> dict[str, Any]:
-        return {"value": trial.seed}
 
     def summarise(self, results: Any) -> list[dict[str, Any]]:
         return [dict(result.outcome) for result in results]
@@ -116,6 +119,14 @@ def test_classes_of_trials_differ_by_their_tags(monkeypatch: pytest.MonkeyPatch)
     assert trial.content() == {"init": "uniform", "seed": 0}
     monkeypatch.setattr(Renamed, "tag", "")
     assert trial.hash != Renamed("uniform", 0).hash
+
+
+def test_trials_that_do_not_measure_themselves_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Toy, "trials", lambda self, scale: [Other("uniform", 0)])
+    assert len(Toy().checked_trials("smoke")) == 1
+    monkeypatch.delattr(Other, "measure")
+    with pytest.raises(InputError, match=r"^the study toy: the trials Other do not say .*: define Other\.measure\("):
+        Toy().checked_trials("smoke")
 
 
 def test_two_classes_with_the_same_tag_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,20 @@ class Wanted(Trial):
     log: str
     death: int = 0
 
+    def measure(self, progress: Progress) -> Outcome:
+        checkpoints.SECONDS = 0.0  # a checkpoint after every step
+
+        def step(done: int, total: int) -> None:
+            progress(done, total)
+            with Path(self.log).open("a") as file:
+                file.write(f"{os.getpid()} {done}\n")
+            if done == self.death and not Path(self.log + ".died").exists():
+                Path(self.log + ".died").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        found = lab.trained(recipe(), step)
+        return {"value": found.accuracy, "weights": fingerprint(found.model.state_dict().values())}
+
 
 class Trainings(Example):
     """Every trial wants the same model."""
@@ -49,17 +63,3 @@ class Trainings(Example):
 
     def trials(self, scale: str) -> Sequence[Wanted]:
         return self.chosen
-
-    def measure(self, trial: Wanted, progress: Progress) -> Outcome:
-        checkpoints.SECONDS = 0.0  # a checkpoint after every step
-
-        def step(done: int, total: int) -> None:
-            progress(done, total)
-            with Path(trial.log).open("a") as file:
-                file.write(f"{os.getpid()} {done}\n")
-            if done == trial.death and not Path(trial.log + ".died").exists():
-                Path(trial.log + ".died").touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        found = lab.trained(recipe(), step)
-        return {"value": found.accuracy, "weights": fingerprint(found.model.state_dict().values())}

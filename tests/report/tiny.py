@@ -19,6 +19,9 @@ class Square(Trial):
     number: int
     seed: int = 7
 
+    def measure(self, progress: Progress) -> Outcome:
+        return {"square": self.number**2}
+
 
 def _mean(table: Rows) -> Any:
     return mean_from_samples([row["square"] for row in table], 0, 10_000)
@@ -37,9 +40,6 @@ class Tiny(Study):
 
     def trials(self, scale: str) -> Sequence[Trial]:
         return [Square(n, seed=8) for n in range(5)] if scale == "smoke" else [Square(n) for n in range(100)]
-
-    def measure(self, trial: Square, progress: Progress) -> Outcome:
-        return {"square": trial.number**2}
 
     def summarise(self, results: Sequence[Result]) -> Rows:
         return [{"number": each.trial.content()["number"], **each.outcome} for each in results]

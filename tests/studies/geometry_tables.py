@@ -23,11 +23,12 @@ from flipscope.studies.geometry import (
     random_functions,
     zero_strings,
 )
-from flipscope.studies.geometry.length_limits import LONGER
+from flipscope.studies.geometry.length_limits import LONGER, Limit
+from flipscope.studies.geometry.length_trained import Anew
 from flipscope.studies.geometry.majority_volume import Region
 from flipscope.studies.geometry.prior_volume import Volume
 from flipscope.studies.geometry.random_models import INITS, columns
-from flipscope.studies.geometry.recognised_lengths import LANGUAGES, Limit
+from flipscope.studies.geometry.recognised_lengths import LANGUAGES
 
 NUMBERS = itertools.count()
 
@@ -205,9 +206,9 @@ def lasting(last: Callable[[Limit], float], **options: Any) -> Rows:
     return longer_strings(lambda trial, factor: 1.0 if factor <= last(trial) else 0.5, **options)
 
 
-def trained_anew(correct: Callable[[Limit], int], seeds: int = 4, eps: tuple[float, ...] = (0.0, 1e-3, 1.0)) -> Rows:
+def trained_anew(correct: Callable[[Anew], int], seeds: int = 4, eps: tuple[float, ...] = (0.0, 1e-3, 1.0)) -> Rows:
     """What a run gives if a model of a trial has so many of 500 strings right."""
-    trials = [Limit(*setting, 16, 500) for setting in itertools.product(LANGUAGES, eps, (20, 40), range(seeds))]
+    trials = [Anew(*setting, 16, 500) for setting in itertools.product(LANGUAGES, eps, (20, 40), range(seeds))]
     counts = [{"correct": correct(trial), "wrong": 500 - correct(trial), "undefined": 0} for trial in trials]
     found = zip(trials, counts, strict=True)
     return Rows(length_trained.STUDY.row(trial, {**each, "epochs_used": 3}) for trial, each in found)

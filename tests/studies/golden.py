@@ -67,11 +67,11 @@ def smoke_results(study: Study) -> list[Result]:
     return [Result(trials[_text(content)], outcome, 0.0) for content, outcome in golden.trials]
 
 
-def measured(study: Study, trials: Sequence[Trial]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def measured(trials: Sequence[Trial]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The contents of trials, each with what it gives now, as it would be read from a store."""
     with one_thread():
         for trial in trials:
-            outcome = study.measure(trial, _check_progress)
+            outcome = trial.measure(_check_progress)
             yield json.loads(_content(trial)), _decoded(_encoded(outcome))
 
 
@@ -84,7 +84,7 @@ def differences(study: Study, golden: Golden, stop: bool = False) -> list[str]:
     for text in [text for text in known if text in trials]:
         if stop and found:
             break
-        for content, outcome in measured(study, [trials[text]]):
+        for content, outcome in measured([trials[text]]):
             found += compared(content, known[text], outcome, golden.relative, golden.columns)
     return found
 
@@ -189,7 +189,7 @@ def written_anew(study: Study, *, numbers: bool) -> str:
         before = Golden(study.name, study.revision, RELATIVE, {}, [])
     known = {_text(content): outcome for content, outcome in before.trials}
     found, changed = [], []
-    for content, outcome in measured(study, trials):
+    for content, outcome in measured(trials):
         old = known.get(_text(content))
         lines = [] if old is None else compared(content, old, outcome, before.relative, before.columns)
         changed += lines

@@ -80,12 +80,12 @@ def test_a_blowup_that_is_not_a_number_is_beyond_every_level() -> None:
 
 
 def test_blowups_come_from_the_seed() -> None:
-    found = STUDY.measure(Tail(4, 1, 3, 5), lambda done, total: None)["largest"]
+    found = Tail(4, 1, 3, 5).measure(lambda done, total: None)["largest"]
     assert found.shape == (5,)
     assert (found > 0).all()
-    again = STUDY.measure(Tail(4, 1, 3, 5), lambda done, total: None)["largest"]
+    again = Tail(4, 1, 3, 5).measure(lambda done, total: None)["largest"]
     assert (found == again).all()
-    assert not (found == STUDY.measure(Tail(4, 1, 4, 5), lambda done, total: None)["largest"]).any()
+    assert not (found == Tail(4, 1, 4, 5).measure(lambda done, total: None)["largest"]).any()
 
 
 def test_every_scale_constructs() -> None:

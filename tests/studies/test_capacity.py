@@ -20,13 +20,14 @@ from flipscope.studies.sparse_variables.capacity import (
     Perturbed,
     built_head,
     constructed_head,
-    formula,
-    limit,
-    perturbed,
 )
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 LENGTHS = (16, 256, 4096)
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
 
 
 def verdict(name: str, rows: Any) -> str:
@@ -87,7 +88,11 @@ def test_growth_in_the_limit() -> None:
     assert verdict(name, rows(1.0, 1.1, 1.0)) == verdict(name, rows(3.3, 3.2, 3.4)) == "contradicted"
     assert verdict(name, rows(2.8, 3.0, 3.0)) == verdict(name, rows(3.0, 3.0)) == "undecided"
     assert verdict(name, [{"kind": "formula"}]) == "undecided"
-    ours = [{"kind": "limit", "mapping": each, **limit(Limit(each, bits))} for each in MAPPINGS for bits in (2, 3, 4)]
+    ours = [
+        {"kind": "limit", "mapping": each, **Limit(each, bits).measure(_ignore)}
+        for each in MAPPINGS
+        for bits in (2, 3, 4)
+    ]
     assert [row["power_of_order"] for row in ours] == pytest.approx([3] * 6, abs=0.1)
     # With its constants ln N has 2 d_2 ln 2, of the order of T: twice the logarithm is T times as much.
     assert [row["power"] for row in ours] == pytest.approx([256] * 6, rel=0.01)
@@ -107,7 +112,8 @@ def test_growth_with_depth() -> None:
     assert verdict(name, deep(lambda layers: 3 * math.log(1 + layers), most=6)) == "reproduced"
     assert verdict(name, deep(lambda layers: layers * math.log(25), most=2)) == "undecided"
     ours = [
-        {"kind": "formula", **t.content(), **formula(t)} for t in (Formula("Thm A.17", 16, n) for n in (1, 2, 3, 4))
+        {"kind": "formula", **t.content(), **t.measure(_ignore)}
+        for t in (Formula("Thm A.17", 16, n) for n in (1, 2, 3, 4))
     ]
     judged = CLAIMS[name].judge(Rows(ours))
     assert judged.verdict == "contradicted"
@@ -170,7 +176,7 @@ def test_the_gap_by_length() -> None:
 
 
 def test_perturbations_break_the_printed_product_only() -> None:
-    found = [perturbed(Perturbed(seed, 100)) for seed in range(2)]
+    found = [Perturbed(seed, 100).measure(_ignore) for seed in range(2)]
     assert sum(each["broken"] for each in found) == 0
     assert sum(each["broken_printed"] for each in found) > 0
     assert max(each["worst_printed"] for each in found) > 1 > max(each["worst"] for each in found)
@@ -179,7 +185,7 @@ def test_perturbations_break_the_printed_product_only() -> None:
 def test_a_change_that_is_not_a_number_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = iter([(0.5, [1.0, 1.0], [0.0, 0.0]), (math.nan, [1.0, 1.0], [0.0, 0.0])])
     monkeypatch.setattr(capacity, "network_change", lambda *_: next(changes))
-    found = perturbed(Perturbed(0, 2))
+    found = Perturbed(0, 2).measure(_ignore)
     assert (found["broken"], found["broken_printed"]) == (1, 1)
     assert math.isnan(found["worst"])
 

@@ -16,7 +16,6 @@ from flipscope.studies.sharper.fourier_testers import (
     TRIALS,
     Target,
     learned_row,
-    query_target,
     sparsity_at,
 )
 
@@ -150,14 +149,14 @@ def test_nothing_found_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fourier_testers, "black_box_bound", nothing)
     trial = Target(8, 2, 2, seed=1, free=6, trials=20)
-    row = STUDY.row(trial, query_target(trial))
+    row = STUDY.row(trial, trial.measure(lambda done, total: None))
     assert row["found_degree"] is row["found_sparsity"] is row["ratio"] is None
     assert set(row["ratios"]) == {None}
 
 
 def test_a_target_of_twenty_bits() -> None:
     trial = Target(20, 7, 3, seed=1, free=8, trials=300)
-    outcome = query_target(trial)
+    outcome = trial.measure(lambda done, total: None)
     assert outcome["found_degree"] == 3
     assert 5 <= outcome["found_sparsity"] <= 7
     assert outcome["degrees"][TRIALS.index(300)] == 3

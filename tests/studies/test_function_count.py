@@ -6,8 +6,7 @@ from studies.geometry_tables import recognised
 from studies.harness import smoke_run
 
 from flipscope.lab import Claim
-from flipscope.studies.geometry.function_count import STUDY, rarefied
-from flipscope.studies.geometry.prior_volume import Volume
+from flipscope.studies.geometry.function_count import STUDY, Count, rarefied
 
 
 @pytest.mark.parametrize("claim", STUDY.claims)
@@ -26,7 +25,7 @@ def test_trends_are_those_beyond_eps_0(claim: Claim) -> None:
 def test_constants_and_what_is_not_recognised_do_not_count() -> None:
     tables, recognised = np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 0, 1, 0, 60])
     outcome = {"tables": tables, "recognised": recognised, "near_ties": 0, "asked_again": 0}
-    row = STUDY.row(Volume(2, 1.0, 0, 122), outcome)
+    row = STUDY.row(Count(2, 1.0, 0, 122), outcome)
     assert (row["share_more"], row["more"], row["recognised_functions"]) == (1 / 122, 1.5, 3)
     assert row["rarefied"] is None
 

@@ -81,7 +81,7 @@ def test_smoke() -> None:
 
 def test_influence_is_that_of_the_definition() -> None:
     trial = Decay(1e-2, 0.5, 9, 4, 2)
-    found = STUDY.measure(trial, lambda done, total: None)
+    found = trial.measure(lambda done, total: None)
     model = (
         initialise(Transformer(recognizer(WIDTH, LAYERS, eps=1e-2)), "uniform", 4, scale=0.5)
         .double()

@@ -78,7 +78,7 @@ def test_smoke() -> None:
 
 def test_numbers_are_those_of_the_model() -> None:
     [trial] = [each for each in STUDY.trials("smoke") if (each.task, each.positions) == ("majority", "sinusoidal")]
-    found = STUDY.measure(trial, lambda done, total: None)
+    found = trial.measure(lambda done, total: None)
     model = trial.recipe.train().model
     bits = np.array([[index >> place & 1 for place in range(6)] for index in range(64)], np.uint8)
     with torch.no_grad():

@@ -7,8 +7,8 @@ from studies.geometry_tables import lasting, longer_strings
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.geometry.length_limits import STUDY
-from flipscope.studies.geometry.recognised_lengths import KNOWN, Limit
+from flipscope.studies.geometry.length_limits import STUDY, Limit
+from flipscope.studies.geometry.recognised_lengths import KNOWN
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 

@@ -41,7 +41,7 @@ def test_probabilities_are_counted_right() -> None:
     exact = {"cube": 1 - (1 - eta) ** 2, "gaussian": math.erf(eta)}
     exact["cylinder"] = exact["cube"] / (2 * eta)  # the corrected bound is 2 eta
     for law, probability in exact.items():
-        found = STUDY.measure(Variance(2, 0.5, 1.0, "zero", law, 0, draws), lambda done, total: None)  # type: ignore[arg-type]
+        found = Variance(2, 0.5, 1.0, "zero", law, 0, draws).measure(lambda done, total: None)  # type: ignore[arg-type]
         assert found["hits"] / draws == pytest.approx(probability, abs=0.005)
 
 
@@ -50,7 +50,7 @@ def test_probabilities_are_counted_right() -> None:
 def test_the_cylinder_gives_the_probability_that_the_cube_gives(width: int, ratio: float, centre: Centre) -> None:
     draws, quiet = 200_000, lambda done, total: None
     cube, cylinder = (
-        share(STUDY.measure(Variance(width, ratio, 1.0, centre, law, 3, draws), quiet)["hits"], draws, 0.9999)
+        share(Variance(width, ratio, 1.0, centre, law, 3, draws).measure(quiet)["hits"], draws, 0.9999)
         for law in ("cube", "cylinder")
     )
     factor = corrected_over_printed(width) * ratio ** (width - 1)
@@ -117,7 +117,7 @@ def test_few_settings_show_no_bound_to_hold() -> None:
 
 def test_the_picture_has_the_cube_and_the_cylinder() -> None:
     trial = Variance(3, 0.5, 1.0, "zero", "cylinder", 0, 2_000)
-    table = STUDY.summarise([Result(trial, STUDY.measure(trial, lambda done, total: None), 0.0)])
+    table = STUDY.summarise([Result(trial, trial.measure(lambda done, total: None), 0.0)])
     (panel,) = STUDY.draw(table)[1].panels
     edges, inside, outside = panel.series
     assert sum(value is None for value in edges.y) == 12

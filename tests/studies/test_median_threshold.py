@@ -13,11 +13,11 @@ from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.studies.geometry.median_threshold import STUDY
-from flipscope.studies.geometry.random_models import INITS, MEDIAN, Draw, columns
+from flipscope.studies.geometry.median_threshold import STUDY, AroundMedian
+from flipscope.studies.geometry.random_models import INITS, MEDIAN, columns
 
 MEAN, STRINGS = STUDY.claims
-SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 6, False)
+SMALL = AroundMedian("xavier_uniform", 6, 0, 20, 32, 0, 6, False)
 
 
 def _ignore(done: int, total: int) -> None:
@@ -51,7 +51,7 @@ def test_smoke_gives_one_row_a_model_and_decides_nothing() -> None:
 
 
 def test_the_median_leaves_half_of_the_strings_above_it() -> None:
-    found = STUDY.measure(SMALL, _ignore)
+    found = SMALL.measure(_ignore)
     model = Transformer(TransformerConfig.from_dict(found["config"]), scheme=SMALL.init, seed=SMALL.seed)
     with torch.no_grad():
         logits = model.eval()(torch.from_numpy(dataclasses.replace(SMALL, count=MEDIAN).strings())).numpy()
@@ -64,7 +64,7 @@ def test_the_median_leaves_half_of_the_strings_above_it() -> None:
 
 def test_pieces_are_joined_in_the_order_of_their_strings() -> None:
     pieces = [dataclasses.replace(SMALL, first=first, count=count) for first, count in ((2, 4), (0, 2))]
-    parts = [Result(piece, STUDY.measure(piece, _ignore), 1.0) for piece in pieces]
+    parts = [Result(piece, piece.measure(_ignore), 1.0) for piece in pieces]
     (row,) = STUDY.summarise(parts)
     counts = np.concatenate([part.outcome["counts"] for part in parts])
     assert (row["strings"], row["seconds"], row["profile"]) == (6, 2.0, np.bincount(counts, minlength=21).tolist())

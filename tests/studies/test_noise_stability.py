@@ -4,7 +4,7 @@ import pytest
 from studies.harness import smoke_run
 
 from flipscope.basics.errors import InputError
-from flipscope.studies.low_sensitivity.noise_stability import RHOS, STUDY, Every, of_every
+from flipscope.studies.low_sensitivity.noise_stability import RHOS, STUDY, Every
 
 
 def test_smoke() -> None:
@@ -19,7 +19,7 @@ def test_smoke() -> None:
 
 
 def test_all_functions_of_four_bits() -> None:
-    found = of_every(4)
+    found = Every(4).measure(lambda done, total: None)
     place = RHOS.index(0.9)
     means = [found[name][place] for name in ("probability", "printed", "by_degree", "sharper")]
     assert means == pytest.approx([0.092747, 0.361124, 0.164646, 0.094719], abs=5e-7)

@@ -161,7 +161,7 @@ def test_growth_is_beyond_a_control() -> None:
 
 def test_the_start_is_measured_on_the_same_strings() -> None:
     trial = Variation("post", 4, 1_003, 8, 16, 3)
-    found = STUDY.measure(trial, lambda done, total: None)
+    found = trial.measure(lambda done, total: None)
     start = Transformer(trial.config, seed=1_003)
     strings = index_bits(0, 16, 4)
     assert found["log10_beta_start"] == pytest.approx(float(np.log10(blowup(start, strings).beta).mean()))

@@ -131,7 +131,7 @@ def test_a_model_of_the_users_on_images(name: str, size: int, packages: tuple[st
         pytest.importorskip(package)
     scale = STUDY.scale_name("smoke", {"model": f"studies.own_models:{name}", "size": size, "patch": 4, "images": 6})
     (trial,) = STUDY.checked_trials(scale)
-    outcome = STUDY.measure(trial, lambda done, total: None)
+    outcome = trial.measure(lambda done, total: None)
     table = STUDY.summarise([Result(trial, outcome, 0.0)])
     assert 0 <= table[0]["sensitivity"] <= 1
     assert f"studies.own_models:{name} on digits" in STUDY.provenance(table)[0]
@@ -143,11 +143,11 @@ def test_a_model_of_the_users_on_texts() -> None:
     with pytest.raises(InputError, match="which module's output gets the noise"):
         STUDY.checked_trials(STUDY.scale_name("smoke", own))
     (trial,) = STUDY.checked_trials(STUDY.scale_name("smoke", {**own, "at": "embeddings", "variance": 1e4}))
-    outcome = STUDY.measure(trial, lambda done, total: None)
+    outcome = trial.measure(lambda done, total: None)
     assert 0 < outcome["sensitivity"] <= 1
     (wrong,) = STUDY.checked_trials(STUDY.scale_name("smoke", {**own, "at": "embeddings", "model": "nowhere:model"}))
     with pytest.raises(InputError, match="nowhere:model cannot be imported"):
-        STUDY.measure(wrong, lambda done, total: None)
+        wrong.measure(lambda done, total: None)
 
 
 def test_families_of_the_users_models_are_checked_and_counted() -> None:

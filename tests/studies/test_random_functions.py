@@ -30,7 +30,7 @@ def test_smoke_draws_functions_too_short_for_the_limit() -> None:
 
 
 def test_random_functions_are_those_of_the_cube() -> None:
-    found, again = (STUDY.measure(Functions(8, block, 300), lambda done, total: None)["zeros"] for block in (3, 4))
+    found, again = (Functions(8, block, 300).measure(lambda done, total: None)["zeros"] for block in (3, 4))
     assert len(found) == 300
     assert found.tolist() != again.tolist()
     assert abs(found.mean() - 1) < 5 / math.sqrt(300)  # the expected number is 1 at every n

@@ -83,9 +83,9 @@ def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:
 
 
 def test_pieces_of_a_model_are_the_model() -> None:
-    whole = STUDY.measure(SMALL, _ignore)
+    whole = SMALL.measure(_ignore)
     pieces = [dataclasses.replace(SMALL, first=first, count=count) for first, count in ((5, 7), (0, 5))]
-    parts = [Result(piece, STUDY.measure(piece, _ignore), 1.0) for piece in pieces]
+    parts = [Result(piece, piece.measure(_ignore), 1.0) for piece in pieces]
     (row,) = STUDY.summarise(parts)
     assert row["profile"] == np.bincount(whole["counts"], minlength=21).tolist()
     assert (row["strings"], row["seconds"]) == (12, 2.0)
@@ -95,7 +95,7 @@ def test_pieces_of_a_model_are_the_model() -> None:
 
 
 def test_what_is_measured_is_the_sensitivity_of_the_stated_model() -> None:
-    found = STUDY.measure(SMALL, _ignore)
+    found = SMALL.measure(_ignore)
     model = Transformer(TransformerConfig.from_dict(found["config"]), scheme="xavier_uniform", seed=SMALL.seed)
     plain = flipscope.sensitivity(Subject(model, precision="float64"), SMALL.strings(), path="general")
     assert found["counts"].tolist() == plain.tolist()
@@ -106,7 +106,7 @@ def test_what_is_measured_is_the_sensitivity_of_the_stated_model() -> None:
 
 
 def test_a_model_is_constant_only_if_all_strings_and_flips_have_one_answer() -> None:
-    outcome = STUDY.measure(SMALL, _ignore)
+    outcome = SMALL.measure(_ignore)
     zeros = {**outcome, "counts": np.zeros(12, np.int64)}
     for ones, expected in ((0, True), (12, True), (5, False)):
         (row,) = STUDY.summarise([Result(SMALL, {**zeros, "ones": ones}, 1.0)])
@@ -167,7 +167,7 @@ def test_paper_has_the_counts_of_the_paper_and_starts() -> None:
     assert len(asked) == 4 * 10 * 50
     assert set(asked.values()) == {10_000}
     for trial in smallest.values():
-        assert len(STUDY.measure(dataclasses.replace(trial, count=2), _ignore)["counts"]) == 2
+        assert len(dataclasses.replace(trial, count=2).measure(_ignore)["counts"]) == 2
 
 
 def test_cost_and_memory_grow_with_the_model() -> None:

@@ -17,11 +17,9 @@ from flipscope.studies.sparse_variables.sparse_and import (
     STUDY,
     Chain,
     Learner,
-    climb,
     floor,
     growth_of,
     halfway,
-    keep_all,
     only_one_triple,
     smallest_above_half,
 )
@@ -166,7 +164,7 @@ def test_a_staircase_goes_down_after_a_success_and_up_after_a_failure(monkeypatc
 
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(sparse_and.lab, "trained", trained, raising=False)
-    found = climb(trial, lambda done, total: None)
+    found = trial.measure(lambda done, total: None)
     assert [samples for samples, _ in asked] == [20, 22, 24, 22, 20]
     assert found["samples"].tolist() == [20, 22, 24, 22, 20]
     assert found["success"].tolist() == [False, False, True, True, False]
@@ -202,7 +200,7 @@ def test_the_learner_of_consistent_triples_is_that_of_all_triples() -> None:
         assert 40 < theirs < 360
         assert abs(ours - theirs) < 5 * math.sqrt(400 * 0.5)
     assert not only_one_triple(1_000, 4, np.random.default_rng(0))
-    found = keep_all(Learner(100, (28, 50), 200), lambda done, total: None)["hits"]
+    found = Learner(100, (28, 50), 200).measure(lambda done, total: None)["hits"]
     assert found[0] < 80 < 120 < found[1]
 
 

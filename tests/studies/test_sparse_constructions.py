@@ -11,7 +11,6 @@ from flipscope.studies.sparse_variables.sparse_constructions import (
     FEWEST,
     STUDY,
     Built,
-    measured,
     some_function,
     tilted,
 )
@@ -40,6 +39,10 @@ CASES: list[dict[str, Any]] = [
     {"mapping": "deterministic", "route": "mean", "basis": "tilted", "error": 0.4},
     {"mapping": "deterministic", "route": "mean", "basis": "orthonormal", "error": 0.1},
 ]
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
 
 
 def printed(case: int = -1, count: int = 5, **changes: Any) -> Rows:
@@ -95,7 +98,7 @@ def test_smoke() -> None:
 
 def test_a_known_number_and_the_tilted_basis() -> None:
     trial = Built("deterministic", True, True, 3, 16, "orthonormal", False, 0)
-    assert measured(trial)["error"] == pytest.approx(27 / (3 * 8 * 16 / (2 / 3) + 14))
+    assert trial.measure(_ignore)["error"] == pytest.approx(27 / (3 * 8 * 16 / (2 / 3) + 14))
     f = some_function(trial)
     vectors = tilted(f, 0.1)
     own = vectors[list(f.positions)] @ vectors[list(f.positions)].T
@@ -106,7 +109,7 @@ def test_a_known_number_and_the_tilted_basis() -> None:
 def test_frobenius_norms_of_the_mlp_are_kept_as_measured() -> None:
     # Prop 4.7 has orders of them only: O(poly(s)) for symmetric functions, O(2^s poly(s)) for others.
     sizes = (2, 4, 6, 8)
-    symmetric = [measured(Built("deterministic", True, True, s, 12, "orthonormal", False, 0)) for s in sizes]
-    general = [measured(Built("deterministic", False, False, s, 12, "orthonormal", False, 0)) for s in sizes]
+    symmetric = [Built("deterministic", True, True, s, 12, "orthonormal", False, 0).measure(_ignore) for s in sizes]
+    general = [Built("deterministic", False, False, s, 12, "orthonormal", False, 0).measure(_ignore) for s in sizes]
     assert [round(each["frobenius W_2"]) for each in symmetric] == [21, 56, 100, 151]
     assert [round(each["frobenius W_2"]) for each in general] == [19, 62, 171, 434]

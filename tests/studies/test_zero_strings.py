@@ -50,13 +50,13 @@ def test_a_seed_is_one_model_at_every_length_and_another_of_every_shape() -> Non
 
 def test_exhaustive_and_sampled_counts_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Network(*SHAPES[1], 1, 8, 400)
-    exact = STUDY.measure(trial, _ignore)
+    exact = trial.measure(_ignore)
     model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
     assert exact["profile"] == profile(truth_table(model, 8))
     assert 0 < exact["profile"][0] < 256
     assert exact["constant"] is False
     monkeypatch.setattr(zero_strings, "MAX_EXACT", 4)
-    sampled = STUDY.measure(trial, _ignore)
+    sampled = trial.measure(_ignore)
     shares = np.cumsum(sampled["profile"]) / 400, np.cumsum(exact["profile"]) / 256
     assert np.abs(shares[0] - shares[1]).max() < 5 * math.sqrt(0.25 / 400)
 
@@ -79,7 +79,7 @@ def test_a_model_is_called_constant_only_if_all_answers_are_the_same(monkeypatch
     monkeypatch.setattr("flipscope.probes.sensitivity.sensitivities", none_flips)
     for kind, expected in ((Halves, False), (Same, True)):
         monkeypatch.setattr("flipscope.models.transformer.Transformer", kind)
-        assert STUDY.measure(trial, _ignore) == {"profile": [30] + 24 * [0], "constant": expected, "near_ties": 0}
+        assert trial.measure(_ignore) == {"profile": [30] + 24 * [0], "constant": expected, "near_ties": 0}
 
 
 def test_claim_that_the_share_does_not_vanish() -> None:
@@ -192,5 +192,5 @@ def test_scales_construct() -> None:
         assert len(networks) == len(SHAPES) * plan["models"] * len(plan["lengths"])
     assert {Threshold(width, layers).exponent > 0 for _, width, layers, _ in SHAPES} == {True, False}
     assert networks[0].length == 4
-    assert sum(STUDY.measure(networks[0], _ignore)["profile"]) == 16
+    assert sum(networks[0].measure(_ignore)["profile"]) == 16
     assert networks[0].cost < networks[1].cost < networks[13].cost

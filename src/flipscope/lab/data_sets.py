@@ -1,8 +1,8 @@
 """The data sets of a study: its trials name a set and the digest of its content, and never a folder.
 
-`trials` of a study asks for the reference of a set by `data_set`, and `measure` loads the set of that reference. When a
-study is run, the reference is that of the files in the user's folder. When results are read back, it is that of the
-stored trials (`Store.data_sets`), so that reports need no data.
+`trials` of a study asks for the reference of a set by `data_set`, and the trial's `measure` loads the set of that
+reference. When a study is run, the reference is that of the files in the user's folder. When results are read back, it
+is that of the stored trials (`Store.data_sets`), so that reports need no data.
 """
 
 from __future__ import annotations

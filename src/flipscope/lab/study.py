@@ -1,7 +1,7 @@
 """The parts of an experiment: trials to measure, one table, claims that judge it, figures that show it.
 
 A study is a class with a handful of attributes and three or four methods; docs/add-a-study.md builds one. Data
-flows one way: `trials` → `measure` (here, on a pool, on a cluster) → `rows` → claims and `draw`.
+flows one way: `trials` → `Trial.measure` (here, on a pool, on a cluster) → `rows` → claims and `draw`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DEFAULT_MEMORY = 1 << 30
 MAX_LISTED = 12  # values of a setting in the words of a scale
 ONE = re.compile(r"(?<![\w.,^-])1 ((?:small |learned |random |data )?)(model|seed|function|network|transformer|set)s\b")
+UNMEASURED = "the trials {0} do not say how they are measured: define {0}.measure(self, progress)"
 NEVER_CONTRADICTED = "a limit theorem, which no measured length can contradict"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting to measure: a frozen dataclass of plain values, checked when made, and hashed by its content.
+    """One setting, which measures itself: a frozen dataclass of plain values, checked when made, hashed by its content.
 
     Fields are int, float, str, bool, None, Literal, tuples and unions of these, which have an exact text form. A field
     left at its default is part of the content too, so a changed default is a changed trial. If a study has trials of
@@ -57,6 +58,13 @@ class Trial:
 
     def check(self) -> None:
         """Raise InputError if fields have the right type but make no sense; a subclass defines the conditions."""
+
+    def measure(self, progress: Progress) -> Outcome:
+        """Measure the trial; every class of trials defines this. `progress(done, total)` may be called.
+
+        All randomness must come from the fields.
+        """
+        raise NotImplementedError(UNMEASURED.format(type(self).__name__))
 
     def content(self) -> dict[str, Any]:
         """The fields by name, as JSON holds them."""
@@ -193,10 +201,6 @@ class Study(ABC):
     def trials(self, scale: str) -> Sequence[Trial]:
         """The trials of this scale."""
 
-    @abstractmethod
-    def measure(self, trial: Any, progress: Progress) -> Outcome:
-        """Measure one trial; all randomness must come from the trial. `progress(done, total)` may be called."""
-
     def summarise(self, results: Sequence[Result]) -> Rows:
         """One tidy table of all results, with None where a row lacks a column.
 
@@ -289,6 +293,8 @@ class Study(ABC):
         trials = self._made(name)
         tagged: dict[str, type[Trial]] = {}
         for kind in {type(trial): None for trial in trials}:
+            if kind.measure is Trial.measure:
+                raise InputError(f"the study {self.name}: {UNMEASURED.format(kind.__name__)}")
             if (other := tagged.setdefault(kind.tag, kind)) is not kind:
                 raise InputError(
                     f"the trials {other.__name__} and {kind.__name__} of the study {self.name} have the same tag "

@@ -19,7 +19,7 @@ UNLIMITED = 10_000  # assumed number of steps if the protocol sets no limit
 
 @dataclass(frozen=True)
 class TrainedTrial(Trial):
-    """A trial of a trained model: a subclass defines its `recipe` and measures `lab.trained(trial.recipe)`."""
+    """A trial of a trained model: a subclass defines its `recipe` and measures `lab.trained(self.recipe)`."""
 
     @property
     def recipe(self) -> Recipe:

@@ -15,9 +15,9 @@ from flipscope.cube.few_bits import all_tables, measures
 from flipscope.lab import Claim, registry
 from flipscope.lab.rows import Rows
 from flipscope.lab.verdict import Verdict
+from flipscope.studies.geometry.length_limits import Limit
 from flipscope.studies.geometry.prior_volume import fewer_ones
 from flipscope.studies.geometry.random_functions import POISSON
-from flipscope.studies.geometry.recognised_lengths import Limit
 
 NAMES = (
     *("random-init", "median-threshold", "trained-profiles", "sparse-profiles", "random-languages", "influence-decay"),

@@ -12,13 +12,18 @@ from studies.traps.trap import Trap
 
 from flipscope.lab import Claim, Result, Rows
 from flipscope.studies.sparse_variables import capacity, sparse_and, sparse_constructions, sparse_parity
-from flipscope.studies.sparse_variables.capacity import MAPPINGS, RESULTS, Formula, Limit, formula, limit
+from flipscope.studies.sparse_variables.capacity import MAPPINGS, RESULTS, Formula, Limit
 from flipscope.studies.sparse_variables.sparse_and import Chain
-from flipscope.studies.sparse_variables.sparse_constructions import Built, measured
+from flipscope.studies.sparse_variables.sparse_constructions import Built
 from flipscope.studies.sparse_variables.sparse_parity import Online
 
 STUDIES = (capacity.STUDY, sparse_and.STUDY, sparse_constructions.STUDY, sparse_parity.STUDY)
 Tables = dict[str, Callable[[], Rows]]
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
+
 
 # ---------------------------------------------------------------- sparse-and
 
@@ -150,7 +155,7 @@ def constructions(printed: bool) -> Rows:
         for basis in ("orthonormal", "tilted")
         for seed in (0, 1)
     ]
-    results = [Result(trial, measured(trial), 0.0) for trial in trials]
+    results = [Result(trial, trial.measure(_ignore), 0.0) for trial in trials]
     return sparse_constructions.STUDY.summarise(results)
 
 
@@ -203,7 +208,7 @@ def deep(order: Callable[[float], float]) -> Rows:
 
 def in_the_limit(power: float | None) -> Rows:
     """The power of ln T at lengths beyond all bounds; None: as it is."""
-    own = [{"mapping": each, **limit(Limit(each, bits))} for each in MAPPINGS for bits in (2, 3, 4)]
+    own = [{"mapping": each, **Limit(each, bits).measure(_ignore)} for each in MAPPINGS for bits in (2, 3, 4)]
     return Rows({"kind": "limit", **row, **({} if power is None else {"power": power})} for row in own)
 
 
@@ -255,7 +260,7 @@ TRAPS = [*AND, *PARITY, *CONSTRUCTIONS, *CAPACITY]
 def own_formulas() -> Rows:
     """What the formulas give at norms of 1."""
     trials = [Formula(result, 2**power) for result in RESULTS for power in range(4, 18)]
-    return Rows({"kind": "formula", **trial.content(), **formula(trial)} for trial in trials)
+    return Rows({"kind": "formula", **trial.content(), **trial.measure(_ignore)} for trial in trials)
 
 
 _GOOD: Tables = {

@@ -50,7 +50,7 @@ def measured(job: Job, progress: Progress) -> Outcome:
     """The outcome of a job's trial."""
     # Trials share machine code, and outcomes do not depend on the cache.
     with kept_in(job.folder), data_in(job.data), compile_always():
-        outcome = job.study.measure(job.trial, progress)
+        outcome = job.trial.measure(progress)
     split(outcome)  # raises here, as an error of the trial, if the outcome cannot be stored
     return outcome
 

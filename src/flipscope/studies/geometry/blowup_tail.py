@@ -38,6 +38,12 @@ class Tail(lab.Trial):
     def cost(self) -> float:
         return float(self.models)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        model = Transformer(recognizer(self.width, self.layers, eps=0.0)).double()
+        drawn = ((initialise(model, "uniform", stream), stream) for stream in generators(self.seed, self.models))
+        blowups = (blowup(model, random_strings(stream, 1, LENGTH)) for model, stream in drawn)
+        return {"largest": np.array([each.tau.max() - 1 for each in blowups])}  # the largest z anywhere in a model
+
 
 def _exponent(shape: tuple[int, int], rows: lab.Rows, confidence: float) -> lab.Judgement:
     values, name = rows.pooled("largest"), f"tail exponent over D - 1, {NAME.format(*shape)}"
@@ -107,12 +113,6 @@ class BlowupTail(lab.Study):
         plan = self.scales[scale].settings
         chosen = itertools.product(plan["shapes"], range(plan["first_seed"], plan["first_seed"] + plan["blocks"]))
         return [Tail(width, layers, seed, plan["models"]) for (width, layers), seed in chosen]
-
-    def measure(self, trial: Tail, progress: lab.Progress) -> lab.Outcome:
-        model = Transformer(recognizer(trial.width, trial.layers, eps=0.0)).double()
-        drawn = ((initialise(model, "uniform", stream), stream) for stream in generators(trial.seed, trial.models))
-        blowups = (blowup(model, random_strings(stream, 1, LENGTH)) for model, stream in drawn)
-        return {"largest": np.array([each.tau.max() - 1 for each in blowups])}  # the largest z anywhere in a model
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         tails, bounds = [], []

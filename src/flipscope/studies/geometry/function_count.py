@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,14 +18,21 @@ from numpy.typing import NDArray
 
 import flipscope.lab as lab
 from flipscope.cube.few_bits import full_table
-from flipscope.models.presets import recognizer
-from flipscope.probes.prior import realised
-from flipscope.studies.geometry.recogniser_draws import FEWEST, LAYERS, MARGIN, SYMBOLS, WIDTH, Volume, how_drawn
+from flipscope.studies.geometry.recogniser_draws import FEWEST, MARGIN, SYMBOLS, Draws, how_drawn
 
 RAREFIED = 1_000  # draws among which functions are counted, so that samples of any size compare
 LENGTHS = (2, 3, 4, 5, 6)  # lengths at which all strings fit into one table
 # Symbols from 0 on were used to choose the present criteria, so they may not be used to judge by them.
 FIRST_SYMBOLS = 2000
+
+
+@dataclass(frozen=True)
+class Count(Draws):
+    """Recognisers whose functions are counted."""
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        functions = self.functions(progress)
+        return {name: getattr(functions, name) for name in ("tables", "recognised", "near_ties", "asked_again")}
 
 
 def rarefied(counts: NDArray[np.int64], draws: int) -> float | None:
@@ -96,19 +104,12 @@ class FunctionCount(lab.Study):
         ),
     )
 
-    def trials(self, scale: str) -> list[Volume]:
+    def trials(self, scale: str) -> list[Count]:
         plan = self.scales[scale].settings
         chosen = itertools.product(plan["lengths"], (1.0, 0.0), range(plan["symbols"]))
-        return [Volume(length, eps, plan["first_seed"] + number, plan["draws"]) for length, eps, number in chosen]
+        return [Count(length, eps, plan["first_seed"] + number, plan["draws"]) for length, eps, number in chosen]
 
-    def measure(self, trial: Volume, progress: lab.Progress) -> lab.Outcome:
-        functions = realised(
-            recognizer(WIDTH, LAYERS, eps=trial.eps), trial.length, trial.draws,
-            seed=trial.symbols, symbols=trial.symbols, margin=MARGIN, progress=progress,
-        )  # fmt: skip
-        return {name: getattr(functions, name) for name in ("tables", "recognised", "near_ties", "asked_again")}
-
-    def row(self, trial: Volume, outcome: lab.Outcome) -> lab.Row:
+    def row(self, trial: Count, outcome: lab.Outcome) -> lab.Row:
         tables, recognised = outcome["tables"], outcome["recognised"]
         constant = (tables == 0) | (tables == full_table(trial.length))
         return {

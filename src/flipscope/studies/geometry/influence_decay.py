@@ -41,6 +41,19 @@ class Decay(lab.Trial):
         """Length + 1 forward passes with quadratic attention per string, and a constant overhead."""
         return float(self.strings * (self.length + 100) ** 3)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        model = Transformer(recognizer(WIDTH, LAYERS, eps=self.eps), scheme="uniform", seed=self.seed)
+        initialise(model, "uniform", self.seed, scale=self.scale)
+        (stream,) = generators(self.seed, 1)
+        strings = random_strings(stream, self.strings, self.length)
+        last = f"blocks.{LAYERS - 1}"  # computed at the EOS position only, since only that is read
+        sizes_of_change = influences(Subject(model, precision="float64"), strings, of=last, progress=progress)
+        beta = float(blowup(model.double(), strings).beta.max())
+        constants = Constants.of(model)
+        bound = uniform_influence_bound(constants, self.length) if self.eps > 0 else None
+        sizes = {"mean": float(sizes_of_change.mean()), "largest": float(sizes_of_change.max()), "beta": beta}
+        return {**sizes, "bound": bound, "diameter": constants.diameter}
+
 
 def by_setting(rows: lab.Rows) -> list[tuple[str, lab.Rows]]:
     """The models of each eps and size of weights, by name."""
@@ -152,19 +165,6 @@ class InfluenceDecay(lab.Study):
         seeds = range(plan["first_seed"], plan["first_seed"] + plan["models"])
         settings = itertools.product(plan["eps"], WEIGHTS, plan["lengths"], seeds)
         return [Decay(*setting, plan["strings"]) for setting in settings]
-
-    def measure(self, trial: Decay, progress: lab.Progress) -> lab.Outcome:
-        model = Transformer(recognizer(WIDTH, LAYERS, eps=trial.eps), scheme="uniform", seed=trial.seed)
-        initialise(model, "uniform", trial.seed, scale=trial.scale)
-        (stream,) = generators(trial.seed, 1)
-        strings = random_strings(stream, trial.strings, trial.length)
-        last = f"blocks.{LAYERS - 1}"  # computed at the EOS position only, since only that is read
-        sizes_of_change = influences(Subject(model, precision="float64"), strings, of=last, progress=progress)
-        beta = float(blowup(model.double(), strings).beta.max())
-        constants = Constants.of(model)
-        bound = uniform_influence_bound(constants, trial.length) if trial.eps > 0 else None
-        sizes = {"mean": float(sizes_of_change.mean()), "largest": float(sizes_of_change.max()), "beta": beta}
-        return {**sizes, "bound": bound, "diameter": constants.diameter}
 
     def row(self, trial: Decay, outcome: lab.Outcome) -> lab.Row:
         bound = blowup_bound(LAYERS, trial.eps) if trial.eps > 0 else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from functools import partial
 
 import flipscope.lab as lab
@@ -15,9 +16,31 @@ from flipscope.bounds.geometry import Constants, log_uniform_constant
 from flipscope.cube.expression import parse
 from flipscope.probes.recognition import recognition
 from flipscope.studies.geometry import recognised_lengths as limits
-from flipscope.studies.geometry.recognised_lengths import FIRST_SEED, MARGIN, Limit, trials_of
+from flipscope.studies.geometry.recognised_lengths import FIRST_SEED, MARGIN, Recogniser, trials_of
 
 LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to evaluate, in units of the training length
+
+
+@dataclass(frozen=True)
+class Limit(Recogniser):
+    """A recogniser to evaluate at its training length and at longer ones."""
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        trained = lab.trained(self.recipe, progress)
+        lengths = [round(self.length * factor) for factor in LONGER]
+        by_length = [
+            recognition(trained.model, parse(f"{self.language}({n})"), MARGIN, samples=self.strings, seed=self.seed)
+            for n in lengths
+        ]
+        return {
+            "tested": lengths,
+            **{name: [getattr(each, name) for each in by_length] for name in ("correct", "wrong", "undefined")},
+            "epochs_used": len(trained.fitted.history),
+            "log10_bound": (log_uniform_constant(Constants.of(trained.transformer)) - math.log(2 * MARGIN))
+            / math.log(10)
+            if self.eps
+            else None,
+        }
 
 
 class LengthLimits(lab.Study):
@@ -71,24 +94,7 @@ class LengthLimits(lab.Study):
     )
 
     def trials(self, scale: str) -> list[Limit]:
-        return trials_of(self.scales[scale].settings)
-
-    def measure(self, trial: Limit, progress: lab.Progress) -> lab.Outcome:
-        trained = lab.trained(trial.recipe, progress)
-        lengths = [round(trial.length * factor) for factor in LONGER]
-        by_length = [
-            recognition(trained.model, parse(f"{trial.language}({n})"), MARGIN, samples=trial.strings, seed=trial.seed)
-            for n in lengths
-        ]
-        return {
-            "tested": lengths,
-            **{name: [getattr(each, name) for each in by_length] for name in ("correct", "wrong", "undefined")},
-            "epochs_used": len(trained.fitted.history),
-            "log10_bound": (log_uniform_constant(Constants.of(trained.transformer)) - math.log(2 * MARGIN))
-            / math.log(10)
-            if trial.eps
-            else None,
-        }
+        return trials_of(Limit, self.scales[scale].settings)
 
     def row(self, trial: Limit, outcome: lab.Outcome) -> lab.Row:
         shares = [correct / trial.strings for correct in outcome["correct"]]

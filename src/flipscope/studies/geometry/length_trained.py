@@ -5,6 +5,8 @@ The trainings are those of `length-limits`, so that whichever study runs second 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.probes.recognition import recognition
@@ -16,12 +18,24 @@ from flipscope.studies.geometry.recognised_lengths import (
     MARGIN,
     PAPER,
     SMOKE,
-    Limit,
+    Recogniser,
     figure_anew,
     trials_of,
 )
 
 MOST = 0.5  # the largest share of models that still learn a language that counts as lost
+
+
+@dataclass(frozen=True)
+class Anew(Recogniser):
+    """A recogniser to evaluate at its training length only."""
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        trained = lab.trained(self.recipe, progress)
+        language = parse(f"{self.language}({self.length})")
+        recognised = recognition(trained.model, language, MARGIN, samples=self.strings, seed=self.seed)
+        counts = {name: getattr(recognised, name) for name in ("correct", "wrong", "undefined")}
+        return {**counts, "epochs_used": len(trained.fitted.history)}
 
 
 def _judge_lost(table: lab.Rows) -> lab.Judgement:
@@ -73,17 +87,10 @@ class LengthTrained(lab.Study):
         ),
     )
 
-    def trials(self, scale: str) -> list[Limit]:
-        return trials_of(self.scales[scale].settings)
+    def trials(self, scale: str) -> list[Anew]:
+        return trials_of(Anew, self.scales[scale].settings)
 
-    def measure(self, trial: Limit, progress: lab.Progress) -> lab.Outcome:
-        trained = lab.trained(trial.recipe, progress)
-        language = parse(f"{trial.language}({trial.length})")
-        recognised = recognition(trained.model, language, MARGIN, samples=trial.strings, seed=trial.seed)
-        counts = {name: getattr(recognised, name) for name in ("correct", "wrong", "undefined")}
-        return {**counts, "epochs_used": len(trained.fitted.history)}
-
-    def row(self, trial: Limit, outcome: lab.Outcome) -> lab.Row:
+    def row(self, trial: Anew, outcome: lab.Outcome) -> lab.Row:
         share = outcome["correct"] / trial.strings
         return {**super().row(trial, outcome), "share": share, "known": share >= KNOWN}
 

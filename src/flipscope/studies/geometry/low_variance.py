@@ -49,6 +49,23 @@ class Variance(lab.Trial):
     def cost(self) -> float:
         return float(self.width * self.samples)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        (stream,) = generators(self.seed, 1)
+        width, size, kappa, hits = self.width, self.size, self.ratio * self.size, 0
+        centre = np.zeros(width) if self.centre == "zero" else stream.uniform(-size, size, width) / 2
+        for start in range(0, self.samples, BLOCK):
+            count = min(BLOCK, self.samples - start)
+            if self.law == "cylinder":
+                vectors = in_cylinder(stream, count, centre, kappa, size)
+                hits += int(np.count_nonzero((np.abs(vectors) <= size).all(axis=1)))
+            else:
+                law, low = (stream.normal, 0.0) if self.law == "gaussian" else (stream.uniform, -size)
+                vectors = centre + law(low, size, (count, width))
+                hits += int(np.count_nonzero(vectors.var(axis=1) < kappa**2 / width))
+            progress(start + count, self.samples)
+        shown = self.law == "cylinder" and width == 3 and self.ratio == PICTURED and size == 1
+        return {"hits": hits, "points": vectors[:SHOWN] if shown else None}
+
 
 def in_cylinder(
     stream: np.random.Generator, count: int, centre: Float64[np.ndarray, " width"], kappa: float, rho: float
@@ -152,23 +169,6 @@ class LowVariance(lab.Study):
         plan = self.scales[scale].settings
         settings = itertools.product(plan["widths"], RATIOS, (0.1, 1.0), get_args(Centre), get_args(Law))
         return [Variance(*setting, plan["first_seed"], plan["samples"]) for setting in settings]
-
-    def measure(self, trial: Variance, progress: lab.Progress) -> lab.Outcome:
-        (stream,) = generators(trial.seed, 1)
-        width, size, kappa, hits = trial.width, trial.size, trial.ratio * trial.size, 0
-        centre = np.zeros(width) if trial.centre == "zero" else stream.uniform(-size, size, width) / 2
-        for start in range(0, trial.samples, BLOCK):
-            count = min(BLOCK, trial.samples - start)
-            if trial.law == "cylinder":
-                vectors = in_cylinder(stream, count, centre, kappa, size)
-                hits += int(np.count_nonzero((np.abs(vectors) <= size).all(axis=1)))
-            else:
-                law, low = (stream.normal, 0.0) if trial.law == "gaussian" else (stream.uniform, -size)
-                vectors = centre + law(low, size, (count, width))
-                hits += int(np.count_nonzero(vectors.var(axis=1) < kappa**2 / width))
-            progress(start + count, trial.samples)
-        shown = trial.law == "cylinder" and width == 3 and trial.ratio == PICTURED and size == 1
-        return {"hits": hits, "points": vectors[:SHOWN] if shown else None}
 
     def row(self, trial: Variance, outcome: lab.Outcome) -> lab.Row:
         at = trial.width, trial.ratio * trial.size / math.sqrt(trial.width), trial.size

@@ -53,6 +53,20 @@ class Region(lab.Trial):
         perturbed = len(RADII) * self.perturbations * 2**self.length
         return float(self.length * (perturbed + 3 * self.max_steps * min(TRAINING["batch"], 2**self.length)))
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        f = LANGUAGES[self.language](self.length)
+        bits = index_bits(0, 1 << f.n, f.n)
+        strings = LabelledStrings(bits, f(bits))
+        model = Transformer(recognizer(WIDTH, LAYERS, eps=0.0), seed=self.seed)  # with eps > 0 it would become constant
+        fitted = fit(model, strings, strings, seed=self.seed, max_steps=self.max_steps, until=_learned, **TRAINING)
+        trained, survived = recognition(model, f, MARGIN), []
+        stream = np.random.default_rng(np.random.SeedSequence((self.seed, self.length)))
+        for number, radius in enumerate(RADII if trained.recognized else ()):
+            kept = survivors(model, f, MARGIN, radius, self.perturbations, stream, fixed=["embedding"])
+            survived.append(kept)
+            progress(number + 1, len(RADII))
+        return {"recognised": trained.recognized, "steps": fitted.steps, "survived": survived}
+
 
 def _learned(epoch: Epoch) -> bool:
     return epoch.validation_loss < LOSS and epoch.validation_accuracy == 1.0
@@ -145,22 +159,6 @@ class MajorityVolume(lab.Study):
         seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
         chosen = itertools.product(LANGUAGES, plan["lengths"], seeds)
         return [Region(*setting, plan["perturbations"], plan["steps"]) for setting in chosen]  # type: ignore[arg-type]
-
-    def measure(self, trial: Region, progress: lab.Progress) -> lab.Outcome:
-        f = LANGUAGES[trial.language](trial.length)
-        bits = index_bits(0, 1 << f.n, f.n)
-        strings = LabelledStrings(bits, f(bits))
-        model = Transformer(
-            recognizer(WIDTH, LAYERS, eps=0.0), seed=trial.seed
-        )  # with eps > 0 it would become constant
-        fitted = fit(model, strings, strings, seed=trial.seed, max_steps=trial.max_steps, until=_learned, **TRAINING)
-        trained, survived = recognition(model, f, MARGIN), []
-        stream = np.random.default_rng(np.random.SeedSequence((trial.seed, trial.length)))
-        for number, radius in enumerate(RADII if trained.recognized else ()):
-            kept = survivors(model, f, MARGIN, radius, trial.perturbations, stream, fixed=["embedding"])
-            survived.append(kept)
-            progress(number + 1, len(RADII))
-        return {"recognised": trained.recognized, "steps": fitted.steps, "survived": survived}
 
     def row(self, trial: Region, outcome: lab.Outcome) -> lab.Row:
         survived = outcome["survived"]

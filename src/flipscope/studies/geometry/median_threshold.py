@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 import flipscope.lab as lab
 from flipscope.lab import quantities
@@ -10,17 +13,35 @@ from flipscope.studies.geometry.random_models import (
     INITS,
     MEDIAN,
     NEAR,
+    SIGNS,
     Draw,
     Plan,
     average_bins,
     mean_profile,
     models_of,
     panels_by_init,
-    spectra_around_the_median,
 )
 from flipscope.studies.geometry.shared import how_measured
 
 FAR, VAST = 1 / 2, 9 / 10  # part of a random function's N/2; share of strings that is the vast majority
+
+
+@dataclass(frozen=True)
+class AroundMedian(Draw):
+    """Strings of one data set and a random transformer; no flip can be screened where the threshold is its median."""
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The sensitivities of the strings with the threshold at the median of the logits of `MEDIAN` strings."""
+        from flipscope.adapters.subject import Subject  # imported late, as in `random_models`
+        from flipscope.flips.engine import logits
+        from flipscope.models.transformer import Transformer
+        from flipscope.probes.sensitivity import sensitivities
+
+        model = Transformer(self.shape, scheme=self.init, seed=self.seed)
+        median = float(np.median(logits(model, replace(self, first=0, count=MEDIAN).strings())))
+        measured_strings = sensitivities(Subject(model, threshold=median), self.strings(), progress=progress)
+        signs = {name: getattr(measured_strings, name) for name in SIGNS}
+        return {"config": self.shape.as_dict(), "median": median, **signs}
 
 
 def under_each_initialisation(quantity: quantities.Quantity) -> quantities.Quantity:
@@ -76,10 +97,7 @@ class MedianThreshold(lab.Study):
 
     def trials(self, scale: str) -> list[Draw]:
         plan: Plan = self.scales[scale].settings
-        return plan.all_draws(screen=False)
-
-    def measure(self, trial: Draw, progress: lab.Progress) -> lab.Outcome:
-        return spectra_around_the_median(trial, progress)
+        return plan.all_draws(AroundMedian, screen=False)
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
         """One row per model, whose strings are split into several trials."""

@@ -14,7 +14,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -25,10 +25,9 @@ import flipscope.lab as lab
 from flipscope.basics.seeds import generators, seed_of
 from flipscope.cube.few_bits import MAX_BITS, Tables, all_tables, full_table, measures
 from flipscope.cube.functions import first, majority, parity
-from flipscope.models.presets import recognizer
-from flipscope.probes.prior import realised, table_number
+from flipscope.probes.prior import table_number
 from flipscope.studies.geometry import shared
-from flipscope.studies.geometry.recogniser_draws import FEWEST, LAYERS, MARGIN, SYMBOLS, WIDTH, Volume, how_drawn
+from flipscope.studies.geometry.recogniser_draws import FEWEST, SYMBOLS, Draws, how_drawn
 
 LISTED = 4  # up to this many bits all functions can be listed
 COMPARED = 500  # functions drawn at random for each number of ones
@@ -48,6 +47,16 @@ MEASURES = {
     "degree": "- degree",
     "description": "- description length",
 }
+
+
+@dataclass(frozen=True)
+class Volume(Draws):
+    """Recognisers of which those with equal functions are counted."""
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        functions = self.functions(progress)
+        names = ("tables", "counts", "recognised", "near_ties", "asked_again")
+        return {name: getattr(functions, name) for name in names}
 
 
 def classes(tables: Tables, counts: NDArray[np.int64], n: int) -> tuple[Tables, NDArray[np.int64]]:
@@ -403,14 +412,6 @@ class PriorVolume(lab.Study):
         plan = self.scales[scale].settings
         chosen = itertools.product(plan["draws"], plan["eps"], range(plan["symbols"]))
         return [Volume(length, eps, plan["first_seed"] + number, draws) for (length, draws), eps, number in chosen]
-
-    def measure(self, trial: Volume, progress: lab.Progress) -> lab.Outcome:
-        functions = realised(
-            recognizer(WIDTH, LAYERS, eps=trial.eps), trial.length, trial.draws,
-            seed=trial.symbols, symbols=trial.symbols, margin=MARGIN, progress=progress,
-        )  # fmt: skip
-        names = ("tables", "counts", "recognised", "near_ties", "asked_again")
-        return {name: getattr(functions, name) for name in names}
 
     def row(self, trial: Volume, outcome: lab.Outcome) -> lab.Row:
         columns = summary(outcome["tables"], outcome["counts"], trial.length, trial.symbols)

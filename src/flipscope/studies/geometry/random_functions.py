@@ -35,6 +35,10 @@ class Functions(lab.Trial):
     def cost(self) -> float:
         return self.count * 2.0**self.length  # entries of the truth tables
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        seeds = [seed_of(self.length, self.block, number) for number in range(self.count)]
+        return {"zeros": np.array([zero_strings(functions.random(self.length, seed)) for seed in seeds])}
+
 
 def _shape(table: lab.Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """How many functions have 0, 1, 2, ... such strings, and how many are expected, the rare ones in the last cell."""
@@ -103,10 +107,6 @@ class RandomFunctions(lab.Study):
         blocks = math.ceil(plan["functions"] / BLOCK)
         size = math.ceil(plan["functions"] / blocks)
         return [Functions(bits, block, size) for bits in plan["bits"] for block in range(blocks)]
-
-    def measure(self, trial: Functions, progress: lab.Progress) -> lab.Outcome:
-        seeds = [seed_of(trial.length, trial.block, number) for number in range(trial.count)]
-        return {"zeros": np.array([zero_strings(functions.random(trial.length, seed)) for seed in seeds])}
 
     def row(self, trial: Functions, outcome: lab.Outcome) -> lab.Row:
         histogram = np.bincount(outcome["zeros"], minlength=len(POISSON)).tolist()

@@ -14,7 +14,6 @@ from flipscope.studies.geometry.random_models import (
     figures_by_init,
     mixed,
     models_of,
-    spectra,
 )
 from flipscope.studies.geometry.shared import how_measured, screen_error
 
@@ -140,9 +139,6 @@ class RandomInit(lab.Study):
     def trials(self, scale: str) -> list[Draw]:
         plan: Plan = self.scales[scale].settings
         return plan.all_draws()
-
-    def measure(self, trial: Draw, progress: lab.Progress) -> lab.Outcome:
-        return spectra(trial, progress)
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
         """One row per model, whose strings are split into several trials."""

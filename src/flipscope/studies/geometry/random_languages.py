@@ -7,7 +7,7 @@ import numpy as np
 import flipscope.lab as lab
 from flipscope.lab import quantities
 from flipscope.studies.geometry import training
-from flipscope.studies.geometry.trained_models import LEARNED, TrainedModels, measured
+from flipscope.studies.geometry.trained_models import LEARNED, TrainedModels
 from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, trainings
 
 LANGUAGES: tuple[tuple[Name, int], ...] = (("random", 0),)
@@ -70,9 +70,6 @@ class RandomLanguages(TrainedModels):
 
     def trials(self, scale: str) -> list[Training]:
         return trainings(self.scales[scale].settings, LANGUAGES)
-
-    def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
-        return measured(trial, progress)
 
     def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
         near = float(np.mean(outcome["counts"] <= NEAR * trial.length))

@@ -36,6 +36,7 @@ NEAR = 1 / 20  # of N: sensitivity near 0
 SEEN_THROUGH = 0.1  # share of the models for which the screen can skip nothing
 MEDIAN = 400  # strings whose median logit is the threshold; an even number, so that no logit equals it
 SETTINGS = {"layers": "layers L", "width": "width D", "ffn_multiple": "FFN multiple"}
+SIGNS = ("counts", "path", "precision", "rechecked", "near_ties")  # what is stored of strings' sensitivities
 TOTALS = ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")
 
 
@@ -96,6 +97,18 @@ class Draw(lab.Trial):
         """Bytes for a string and its flips."""
         return flip_memory(self.shape, self.length)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The sensitivities of the strings, how their signs were computed, and how many strings have output 1."""
+        from flipscope.models.transformer import Transformer  # imported late, as above
+        from flipscope.probes.sensitivity import sensitivities
+
+        model, strings = Transformer(self.shape, scheme=self.init, seed=self.seed), self.strings()
+        measured_strings = sensitivities(model, strings, heuristic=self.screened, progress=progress)
+        signs = {name: getattr(measured_strings, name) for name in SIGNS}
+        guesses = {name: getattr(measured_strings.screening, name, 0) for name in ("skipped", "audited", "wrong")}
+        ones = int(measured_strings.answers.sum())
+        return {"config": self.shape.as_dict(), **signs, **guesses, "ones": ones}
+
 
 @cache
 def _drawn(init: int, data_set: int, model: int, widest: int) -> tuple[int, TransformerConfig]:
@@ -125,9 +138,9 @@ class Plan:
         if self.strings[0] > self.strings[1]:
             raise InputError(f"strings={self.strings} are the fewest and the most a model is asked, in this order")
 
-    def draws(self, init: Init, data_set: int, model: int, screen: bool = True) -> list[Draw]:
+    def draws(self, kind: type[Draw], init: Init, data_set: int, model: int, screen: bool) -> list[Draw]:
         """The trials of one model; without `screen` even costly models are computed flip by flip."""
-        whole = Draw(init, data_set, model, self.length, self.widest, 0, 1, False)
+        whole = kind(init, data_set, model, self.length, self.widest, 0, 1, False)
         least, most = self.strings
         affordable = int(self.seconds / whole.cost)
         count = min(max(affordable, least), most)
@@ -137,42 +150,11 @@ class Plan:
         whole = replace(whole, screened=screen and affordable < count)
         return [replace(whole, first=first, count=last - first) for first, last in itertools.pairwise(ends)]
 
-    def all_draws(self, screen: bool = True) -> list[Draw]:
+    def all_draws(self, kind: type[Draw] = Draw, screen: bool = True) -> list[Draw]:
         """The trials of a scale."""
         data_sets = range(self.first_data_set, self.first_data_set + self.data_sets)
         drawn = itertools.product(INITS, data_sets, range(self.models))
-        return [draw for chosen in drawn for draw in self.draws(*chosen, screen)]
-
-
-def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
-    """The sensitivities of the strings, how their signs were computed, and how many strings have output 1."""
-    from flipscope.models.transformer import Transformer  # imported late, as above
-    from flipscope.probes.sensitivity import sensitivities
-
-    model, strings = Transformer(trial.shape, scheme=trial.init, seed=trial.seed), trial.strings()
-    measured_strings = sensitivities(model, strings, heuristic=trial.screened, progress=progress)
-    signs = {
-        name: getattr(measured_strings, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")
-    }
-    guesses = {name: getattr(measured_strings.screening, name, 0) for name in ("skipped", "audited", "wrong")}
-    ones = int(measured_strings.answers.sum())
-    return {"config": trial.shape.as_dict(), **signs, **guesses, "ones": ones}
-
-
-def spectra_around_the_median(trial: Draw, progress: lab.Progress) -> lab.Outcome:
-    """The same with the threshold at the median of the logits of `MEDIAN` strings; no flip can be screened there."""
-    from flipscope.adapters.subject import Subject
-    from flipscope.flips.engine import logits
-    from flipscope.models.transformer import Transformer
-    from flipscope.probes.sensitivity import sensitivities
-
-    model = Transformer(trial.shape, scheme=trial.init, seed=trial.seed)
-    median = float(np.median(logits(model, replace(trial, first=0, count=MEDIAN).strings())))
-    measured_strings = sensitivities(Subject(model, threshold=median), trial.strings(), progress=progress)
-    signs = {
-        name: getattr(measured_strings, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")
-    }
-    return {"config": trial.shape.as_dict(), "median": median, **signs}
+        return [draw for chosen in drawn for draw in self.draws(kind, *chosen, screen)]
 
 
 def joined(pieces: lab.Rows) -> lab.Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import flipscope.lab as lab
 from flipscope.studies.geometry.shared import mean_at_least
@@ -36,8 +36,8 @@ PAPER: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Limit(lab.TrainedTrial):
-    """A recogniser to train at one length, and to evaluate there or at longer ones too."""
+class Recogniser(lab.TrainedTrial):
+    """A recogniser to train at one length; the studies differ in the lengths at which they evaluate it."""
 
     language: Language
     eps: float
@@ -53,11 +53,14 @@ class Limit(lab.TrainedTrial):
         return recognizer_recipe(function, self.length, self.seed, eps=self.eps, epochs=self.epochs)
 
 
-def trials_of(plan: Mapping[str, Any]) -> list[Limit]:
+Kind = TypeVar("Kind", bound=Recogniser)
+
+
+def trials_of(kind: type[Kind], plan: Mapping[str, Any]) -> list[Kind]:
     """Every language with every eps, length and seed."""
     seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
     chosen = itertools.product(LANGUAGES, plan["eps"], plan["lengths"], seeds)
-    return [Limit(*setting, plan["epochs"], plan["strings"]) for setting in chosen]
+    return [kind(*setting, plan["epochs"], plan["strings"]) for setting in chosen]
 
 
 def breaks(

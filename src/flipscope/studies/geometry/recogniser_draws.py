@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import flipscope.lab as lab
+from flipscope.models.presets import recognizer
+from flipscope.probes.prior import Realised, realised
 
 WIDTH, LAYERS, MARGIN = 8, 2, 0.1  # of the recognisers
 FEWEST, SYMBOLS = 5, "drawings of the symbols"  # fewest drawings of the symbols for a mean over them, and their name
 
 
 @dataclass(frozen=True)
-class Volume(lab.Trial):
+class Draws(lab.Trial):
     """A number of recognisers to tabulate, all with the same vectors of symbols."""
 
     length: int
@@ -22,6 +24,13 @@ class Volume(lab.Trial):
     @property
     def cost(self) -> float:
         return float(self.draws * 2**self.length * (self.length + 3))
+
+    def functions(self, progress: lab.Progress) -> Realised:
+        """The functions that the recognisers compute."""
+        return realised(
+            recognizer(WIDTH, LAYERS, eps=self.eps), self.length, self.draws,
+            seed=self.symbols, symbols=self.symbols, margin=MARGIN, progress=progress,
+        )  # fmt: skip
 
 
 def how_drawn(table: lab.Rows) -> list[str]:

@@ -14,7 +14,6 @@ from flipscope.studies.geometry.trained_models import (
     claim_gathered,
     claim_learned,
     judge_higher,
-    measured,
     trained_alike,
     wrong_profile,
 )
@@ -89,9 +88,6 @@ class SparseProfiles(TrainedModels):
     def trials(self, scale: str) -> list[Training]:
         plan = self.scales[scale].settings
         return trainings(plan, list(itertools.product(SPARSE, plan["sparse"])))
-
-    def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
-        return measured(trial, progress)
 
 
 STUDY = SparseProfiles()

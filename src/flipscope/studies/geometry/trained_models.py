@@ -1,4 +1,4 @@
-"""Trained transformers: their measurement, their rows, judges and claims on all models of a language, figures."""
+"""Trained transformers: their rows, judges and claims on all models of a language, figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import numpy as np
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.cube.sensitivity import profile
-from flipscope.probes.sensitivity import sensitivities
 from flipscope.studies.geometry.shared import how_measured, spectrum, spectrum_panel
-from flipscope.studies.geometry.training import Name, Training, expression_of, named, strings_of
-from flipscope.training.fit import evaluate
+from flipscope.studies.geometry.training import Name, Training, expression_of, named
 
 LEARNED = 0.99  # accuracy from which on a language is learned
 GATHERED, THERE = (
@@ -25,29 +23,10 @@ AROUND = 1 / 5  # relative distance from a sensitivity of the language within wh
 FEWEST = 3  # models that a claim on every model needs
 GROUPS = {True: f"models that learned it (above {LEARNED})", False: "models that did not"}
 SHAPES = {"layers": "layers", "width": "width", "ffn_multiple": "FFN width / width"}
-CURVES = ("train_loss", "validation_loss", "validation_accuracy")
 DEVIATIONS = lab.deviations(
     ("learned", "perfectly", f"accuracy above {LEARNED}", "no threshold is given"),
     ("cluster", "seen in the figure", f"{GATHERED} of the strings, within {AROUND:g}", "no numbers are given"),
 )
-
-
-def measured(trial: Training, progress: lab.Progress) -> lab.Outcome:
-    """The sensitivities of a trained model's strings, its accuracy, and how its training went."""
-    data = strings_of(trial)
-    trained = lab.trained(trial.recipe, progress)
-    model, fitted = trained.model, trained.fitted
-    tested = evaluate(model, data["test"])
-    strings = sensitivities(model, data["test"].bits[: trial.strings])
-    return {
-        "counts": strings.counts,
-        "near_ties": strings.near_ties,
-        "correct": tested.correct,
-        "tested": tested.strings,
-        "epochs": len(fitted.history),
-        **{name: getattr(fitted, name) for name in ("kept_epoch", "steps", "stopped")},
-        **{name: np.array([getattr(epoch, name) for epoch in fitted.history]) for name in CURVES},
-    }
 
 
 def model_row(trial: Training, outcome: lab.Outcome) -> lab.Row:

@@ -16,7 +16,6 @@ from flipscope.studies.geometry.trained_models import (
     claim_learned,
     every_model,
     judge_higher,
-    measured,
     trained_alike,
     wrong_profile,
 )
@@ -109,9 +108,6 @@ class TrainedProfiles(TrainedModels):
 
     def trials(self, scale: str) -> list[Training]:
         return trainings(self.scales[scale].settings, LANGUAGES)
-
-    def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
-        return measured(trial, progress)
 
 
 STUDY = TrainedProfiles()

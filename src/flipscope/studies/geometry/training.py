@@ -7,11 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.data.languages import LabelledStrings, draw, random_language
 from flipscope.models.init import Scheme
 from flipscope.models.shapes import random_shape
+from flipscope.probes.sensitivity import sensitivities
+from flipscope.training.fit import evaluate
 from flipscope.training.recipe import Recipe
 from flipscope.training.recipes.geometry import VALIDATION, language_recipe, random_setting
 
@@ -20,6 +24,7 @@ Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity"
 SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
 TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 5), strict=True))
 SMALL = dict(zip(SETTING, (16, 2, 128, 1e-2, 10_000, 4_000, 400, 40), strict=True))
+CURVES = ("train_loss", "validation_loss", "validation_accuracy")
 DEVIATIONS = lab.deviations(
     (
         "models per language",
@@ -102,6 +107,23 @@ class Training(lab.TrainedTrial):
         width = self.heads * self.head_size
         weights = self.layers * width * width * (4 + 2 * self.ffn_multiple)
         return (1 << 30) + 32 * weights + 6400 * width * self.layers * (16 + 4 * self.ffn_multiple) * 4
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The sensitivities of the trained model's strings, its accuracy, and how its training went."""
+        data = strings_of(self)
+        trained = lab.trained(self.recipe, progress)
+        model, fitted = trained.model, trained.fitted
+        tested = evaluate(model, data["test"])
+        strings = sensitivities(model, data["test"].bits[: self.strings])
+        return {
+            "counts": strings.counts,
+            "near_ties": strings.near_ties,
+            "correct": tested.correct,
+            "tested": tested.strings,
+            "epochs": len(fitted.history),
+            **{name: getattr(fitted, name) for name in ("kept_epoch", "steps", "stopped")},
+            **{name: np.array([getattr(epoch, name) for epoch in fitted.history]) for name in CURVES},
+        }
 
 
 def named(row: lab.Row) -> str:

@@ -84,28 +84,27 @@ class Network(lab.Trial):
         work = flip_work(self.config, self.length)
         return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """How many strings have each sensitivity, whether the model is constant, and how many signs are near ties."""
+        import torch  # imported late, since PyTorch takes a while and the sizes are checked first
 
-def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
-    """How many strings have each sensitivity, whether the model is constant, and how many signs are near ties."""
-    import torch  # imported late, since PyTorch takes a while and the sizes are checked first
+        from flipscope.models.transformer import Transformer
+        from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
 
-    from flipscope.models.transformer import Transformer
-    from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
-
-    model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
-    if trial.exact:
-        exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
-        # The cube is connected: every string has sensitivity 0 if and only if the function is constant.
-        constant = exact.profile[0] == trial.asked
-        return {"profile": exact.profile, "constant": constant, "near_ties": exact.near_ties}
-    (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
-    strings = random_strings(stream, trial.strings, trial.length)
-    measured = sensitivities(model, strings, progress=progress)
-    with torch.no_grad():
-        ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
-    profile = np.bincount(measured.counts, minlength=trial.length + 1).tolist()
-    constant = profile[0] == len(strings) and ones in (0, len(strings))  # as far as the sample shows
-    return {"profile": profile, "constant": constant, "near_ties": measured.near_ties}
+        model = Transformer(self.config, scheme="uniform", seed=self.model_seed)
+        if self.exact:
+            exact = sensitivity_profile(model, self.length, exhaustive=True, progress=progress)
+            # The cube is connected: every string has sensitivity 0 if and only if the function is constant.
+            constant = exact.profile[0] == self.asked
+            return {"profile": exact.profile, "constant": constant, "near_ties": exact.near_ties}
+        (stream,) = generators(seed_of(self.model_seed, self.length), 1)
+        strings = random_strings(stream, self.strings, self.length)
+        measured = sensitivities(model, strings, progress=progress)
+        with torch.no_grad():
+            ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
+        profile = np.bincount(measured.counts, minlength=self.length + 1).tolist()
+        constant = profile[0] == len(strings) and ones in (0, len(strings))  # as far as the sample shows
+        return {"profile": profile, "constant": constant, "near_ties": measured.near_ties}
 
 
 def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
@@ -344,9 +343,6 @@ class ZeroStrings(lab.Study):
         seeds = range(plan["first_seed"], plan["first_seed"] + plan["models"])
         chosen = itertools.product(SHAPES, seeds, plan["lengths"])
         return [Network(*shape, seed, length, plan["strings"]) for shape, seed, length in chosen]
-
-    def measure(self, trial: Network, progress: lab.Progress) -> lab.Outcome:
-        return profile_of(trial, progress)
 
     def row(self, trial: Network, outcome: lab.Outcome) -> lab.Row:
         return {**super().row(trial, outcome), **numbers_of(trial, outcome)}

@@ -90,6 +90,20 @@ class Made(lab.Trial):
         """About as much as a hundred steps of a training."""
         return 3e10
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        return slacks(made(self), strings_of(self.length, self.strings, self.seed))
+
+
+@dataclass(frozen=True)
+class Trained(Training):
+    """A model that other studies train as well, measured against the bounds."""
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        model = lab.trained(self.recipe, progress).model
+        assert isinstance(model, Transformer)
+        by_form = slacks(model, strings_of(self.length, STRINGS, self.seed))
+        return {**by_form, **(gap(model, self.length, self.seed) if self.length <= GAP_BITS else {})}
+
 
 def made(trial: Made) -> Transformer:
     """The model of a trial, in float64."""
@@ -444,7 +458,7 @@ class BlowupBound(lab.Study):
     )
     claims = CLAIMS
 
-    def trials(self, scale: str) -> list[Made | Training]:
+    def trials(self, scale: str) -> list[Made | Trained]:
         plan = self.scales[scale].settings
         searched = norm_blowup.STUDY.trials(scale)
         by_length = [
@@ -460,17 +474,10 @@ class BlowupBound(lab.Study):
         adversarial = [Made("adversarial", n, 8, 1.0, eps, "post", seed, STRINGS) for seed, n, eps in climbs]
         kinds = {"random": random, "constructed": constructed, "adversarial": adversarial}
         chosen = [each for kind, trials in kinds.items() for each in trials[: plan[kind]]]
-        return [*chosen, *[*by_length, *searched][: plan["trained"]]]
+        trained = [Trained(**trial.content()) for trial in [*by_length, *searched][: plan["trained"]]]
+        return [*chosen, *trained]
 
-    def measure(self, trial: Made | Training, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Made):
-            return slacks(made(trial), strings_of(trial.length, trial.strings, trial.seed))
-        model = lab.trained(trial.recipe, progress).model
-        assert isinstance(model, Transformer)
-        by_form = slacks(model, strings_of(trial.length, STRINGS, trial.seed))
-        return {**by_form, **(gap(model, trial.length, trial.seed) if trial.length <= GAP_BITS else {})}
-
-    def row(self, trial: Made | Training, outcome: lab.Outcome) -> lab.Row:
+    def row(self, trial: Made | Trained, outcome: lab.Outcome) -> lab.Row:
         return {"kind": "trained", **super().row(trial, outcome)}
 
     def provenance(self, table: lab.Rows) -> list[str]:

@@ -74,6 +74,33 @@ class Lengths(lab.TrainedTrial):
         options |= {"factors": FACTORS, "positions": self.positions, "width": self.width}
         return lengths_recipe(self.task, self.longest, self.seed, **options)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Accuracy at every length, and the share of right bits of a scratchpad or the error over the variance."""
+        recipe = self.recipe
+        model = lab.trained(recipe, progress).model
+        lengths = [*range(self.shortest, self.longest + 1), *longer_lengths(self.longest, FACTORS)]
+        trained = np.array(lengths) <= self.longest
+        options = {"strings": self.strings, "seed": self.seed}
+        accuracies: list[Estimate | None]
+        if isinstance(model, Seq2Seq):
+            pages = [written(recipe, model, length=n, **options) for n in lengths]
+            bits = [page.tokens.value for page in pages]
+            accuracies = [page.answers for page in pages]
+            fit = {"bits": bits, "kept": bool(np.mean(np.array(bits)[trained]) > KEPT_ABOVE)}
+        else:
+            tests = [final(recipe, model, length=n, **options) for n in lengths]
+            scale = [4 * n if self.task == "mean" else 4 for n in lengths]  # 1 over the variance of the values
+            relative = [factor * test.error.value for factor, test in zip(scale, tests, strict=True)]
+            accuracies = [test.accuracy for test in tests]
+            fit = {"relative": relative, "kept": bool(np.mean(np.array(relative)[trained]) < 4 * KEPT_BELOW)}
+        return {
+            "lengths": lengths,
+            "accuracy": [None if each is None else each.value for each in accuracies],
+            "asked": [None if each is None else each.samples for each in accuracies],
+            "right": [None if each is None else round(each.value * each.samples) for each in accuracies],
+            **fit,
+        }
+
 
 # ---------------------------------------------------------------- claims
 
@@ -217,33 +244,6 @@ class LengthGeneralization(lab.Study):
             for task, positions in kinds
             for seed in range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
         ]
-
-    def measure(self, trial: Lengths, progress: lab.Progress) -> lab.Outcome:
-        """Accuracy at every length, and the share of right bits of a scratchpad or the error over the variance."""
-        recipe = trial.recipe
-        model = lab.trained(recipe, progress).model
-        lengths = [*range(trial.shortest, trial.longest + 1), *longer_lengths(trial.longest, FACTORS)]
-        trained = np.array(lengths) <= trial.longest
-        options = {"strings": trial.strings, "seed": trial.seed}
-        accuracies: list[Estimate | None]
-        if isinstance(model, Seq2Seq):
-            pages = [written(recipe, model, length=n, **options) for n in lengths]
-            bits = [page.tokens.value for page in pages]
-            accuracies = [page.answers for page in pages]
-            fit = {"bits": bits, "kept": bool(np.mean(np.array(bits)[trained]) > KEPT_ABOVE)}
-        else:
-            tests = [final(recipe, model, length=n, **options) for n in lengths]
-            scale = [4 * n if trial.task == "mean" else 4 for n in lengths]  # 1 over the variance of the values
-            relative = [factor * test.error.value for factor, test in zip(scale, tests, strict=True)]
-            accuracies = [test.accuracy for test in tests]
-            fit = {"relative": relative, "kept": bool(np.mean(np.array(relative)[trained]) < 4 * KEPT_BELOW)}
-        return {
-            "lengths": lengths,
-            "accuracy": [None if each is None else each.value for each in accuracies],
-            "asked": [None if each is None else each.samples for each in accuracies],
-            "right": [None if each is None else round(each.value * each.samples) for each in accuracies],
-            **fit,
-        }
 
     def provenance(self, table: lab.Rows) -> list[str]:
         counts = [

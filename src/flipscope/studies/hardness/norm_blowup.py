@@ -22,7 +22,6 @@ from flipscope.studies.hardness.shared import (
     kept,
     kept_text,
     length_range,
-    measure_training,
 )
 
 STILL = math.log10(2) / (25 - 4)  # no growth: the blowup less than doubles over the paper's lengths; log10 per bit
@@ -148,9 +147,6 @@ class NormBlowup(lab.Study):
             for search, count, functions, lengths in kinds
             for number in range(plan["first_seed"], plan["first_seed"] + count)
         ]
-
-    def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
-        return measure_training(trial, progress)
 
     def provenance(self, table: lab.Rows) -> list[str]:
         return kept_text(table)

@@ -78,6 +78,25 @@ class Variation(lab.TrainedTrial):
             weight_decay=self.weight_decay,
         )
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Accuracy and error on fresh strings or on all, weight norms, and log10 of the blowup (0 without norms).
+
+        The blowup (Eq 18) is measured before the training as well: the maximum over more positions is larger even
+        without training.
+        """
+        recipe = self.recipe
+        model = lab.trained(recipe, progress).transformer
+        done = final(recipe, model)
+        assert done.accuracy is not None
+        outcome = {"accuracy": done.accuracy.value, "error": done.error.value, "kept": done.kept}
+        if not np.isfinite(done.error.value):
+            return outcome
+        strings = strings_of(self.length, STRINGS, self.seed)
+        start = Transformer(self.config, scheme=recipe.init, seed=recipe.seed)
+        after, before = (float(np.log10(blowup(each, strings).beta).mean()) for each in (model, start))
+        norms = {"norm": weight_norm(model), "matrices": matrices_norm(model)}
+        return {**outcome, **norms, "log10_beta": after, "log10_beta_start": before}
+
 
 def matrices_norm(model: nn.Module) -> float:
     """The norm of the parameters that all variants have: without positions, gains and biases of layer norms."""
@@ -262,25 +281,6 @@ class NormEssential(lab.Study):
             for variant, n in itertools.product(VARIANTS, plan["lengths"])
             for seed in range(plan["first_seed"], plan["first_seed"] + plan["most" if n == longest else "seeds"])
         ]
-
-    def measure(self, trial: Variation, progress: lab.Progress) -> lab.Outcome:
-        """Accuracy and error on fresh strings or on all, weight norms, and log10 of the blowup (0 without norms).
-
-        The blowup (Eq 18) is measured before the training as well: the maximum over more positions is larger even
-        without training.
-        """
-        recipe = trial.recipe
-        model = lab.trained(recipe, progress).transformer
-        done = final(recipe, model)
-        assert done.accuracy is not None
-        outcome = {"accuracy": done.accuracy.value, "error": done.error.value, "kept": done.kept}
-        if not np.isfinite(done.error.value):
-            return outcome
-        strings = strings_of(trial.length, STRINGS, trial.seed)
-        start = Transformer(trial.config, scheme=recipe.init, seed=recipe.seed)
-        after, before = (float(np.log10(blowup(each, strings).beta).mean()) for each in (model, start))
-        norms = {"norm": weight_norm(model), "matrices": matrices_norm(model)}
-        return {**outcome, **norms, "log10_beta": after, "log10_beta_start": before}
 
     def row(self, trial: Variation, outcome: lab.Outcome) -> lab.Row:
         return {**super().row(trial, outcome), "learned": outcome["accuracy"] > LEARNED}

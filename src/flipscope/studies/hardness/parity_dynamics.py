@@ -69,6 +69,13 @@ class Dynamics(lab.TrainedTrial):
             log=log,
         )
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        lines = lab.trained(self.recipe, progress).fitted.log
+        names = {"loss": "validation.loss", "blowup": "blowup.proxy", "norm": "norm"}
+        curves_by_name = {name: np.array(series(lines, logged)[1]) for name, logged in names.items()}
+        steps, sharpness = series(lines, "sharpness")
+        return {"step": np.array(steps), "sharpness": SIGN_SCALE * np.array(sharpness), **curves_by_name}
+
 
 def levels(curves: lab.Outcome) -> lab.Row:
     """When a run converged, how far from that its sharpness rose fastest, and levels of sharpness before and after.
@@ -320,13 +327,6 @@ class ParityDynamics(lab.Study):
             for decay in decays
             for seed in range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
         ]
-
-    def measure(self, trial: Dynamics, progress: lab.Progress) -> lab.Outcome:
-        lines = lab.trained(trial.recipe, progress).fitted.log
-        names = {"loss": "validation.loss", "blowup": "blowup.proxy", "norm": "norm"}
-        curves_by_name = {name: np.array(series(lines, logged)[1]) for name, logged in names.items()}
-        steps, sharpness = series(lines, "sharpness")
-        return {"step": np.array(steps), "sharpness": SIGN_SCALE * np.array(sharpness), **curves_by_name}
 
     def row(self, trial: Dynamics, outcome: lab.Outcome) -> lab.Row:
         return {**super().row(trial, outcome), **levels(outcome)}

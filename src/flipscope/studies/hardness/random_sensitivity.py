@@ -59,6 +59,9 @@ class Start(lab.Trial):
         """The number of tokens to compute."""
         return self.length * (self.strings * (self.length + 1) + MIDDLE if self.strings else 2.0**self.length)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        return sampled(self, progress) if self.strings else exact(self)
+
 
 def initialised(trial: Start) -> Transformer:
     """The hardness paper's model with PyTorch's initialisation, in float64."""
@@ -212,9 +215,6 @@ class RandomSensitivity(lab.Study):
             for n, models, strings in sizes
             for seed in range(plan["first_seed"], plan["first_seed"] + models)
         ]
-
-    def measure(self, trial: Start, progress: lab.Progress) -> lab.Outcome:
-        return sampled(trial, progress) if trial.strings else exact(trial)
 
     def row(self, trial: Start, outcome: lab.Outcome) -> lab.Row:
         """Adds as / Var and the answers' share of the way to a random function; None for constant models."""

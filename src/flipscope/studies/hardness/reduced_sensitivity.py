@@ -69,6 +69,52 @@ class Learned(lab.Trial):
         """The steps of both trainings."""
         return float(self.steps + (self.first if self.kind == "learned" else 0))
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Measure the function, and if it agrees with the known rows, the sharpness of a model of it.
+
+        No two targets share the start of a model, the order of its rows or the draws of the noise, since the judges
+        take targets as independent. A learned function and its random completion do share them.
+        """
+        known, cube = known_rows(self), index_bits(0, 1 << self.length, self.length)
+        options: dict[str, Any] = {"width": self.width, "batch": self.batch, "lr": self.lr}
+        seed = seed_of(self.target, self.seed)
+        if self.kind == "learned":
+            first = lab.trained(table_recipe(known, seed, steps=self.first, **options), progress).model
+            labels = answers(first, cube)
+        else:
+            labels = TableData(table=completed_table(known, seed), length=self.length).values()
+        wrong = int((labels != known.values())[known.rows()].sum())
+        function = BooleanFunction.from_table(labels)
+        weights = weight_floats(function)
+        outcome = {
+            "table": table_text(labels),
+            "known": len(set(known.rows().tolist())),
+            "wrong_known": wrong,
+            "fitted": wrong == 0,
+            "kept": False,
+            "sensitivity": float(average_sensitivity(function)),
+            "target_sensitivity": float(average_sensitivity(BooleanFunction.from_table(known.values()))),
+            "weights": weights,
+            "high": sum(weights[self.length // 2 + 1 :]),
+        }
+        if wrong:
+            return outcome
+        full = TableData(table=table_text(labels), length=self.length)
+        recipe = table_recipe(full, seed_of(self.target, self.seed, self.again), steps=self.steps, **options)
+        model = lab.trained(recipe, progress).model
+        done = final(recipe, model, strings=1 << self.length)
+        noise: dict[str, Any] = {"std": STD, "draws": self.draws, "seed": seed}
+        everywhere, on_known = (sharpness(model, strings, **noise).value for strings in (cube, cube[known.rows()]))
+        return {
+            **outcome,
+            "error": done.error.value,
+            "kept": done.kept,
+            "sharpness": SIGN_SCALE * everywhere.value,
+            "sharpness_low": SIGN_SCALE * everywhere.low,
+            "sharpness_high": SIGN_SCALE * everywhere.high,
+            "sharpness_known": SIGN_SCALE * on_known.value,
+        }
+
 
 def known_rows(trial: Learned) -> TableData:
     """The known rows of a random function: distinct ones, and different ones for each target and seed."""
@@ -328,52 +374,6 @@ class ReducedSensitivity(lab.Study):
         targets, seeds, again = (range(plan.pop(name)) for name in ("targets", "seeds", "again"))
         places = itertools.product(targets, seeds, kinds, again)
         return [Learned(start + target, seed, *kind, number, **plan) for target, seed, kind, number in places]
-
-    def measure(self, trial: Learned, progress: lab.Progress) -> lab.Outcome:
-        """Measure the function of a trial, and if it agrees with the known rows, the sharpness of a model of it.
-
-        No two targets share the start of a model, the order of its rows or the draws of the noise, since the judges
-        take targets as independent. A learned function and its random completion do share them.
-        """
-        known, cube = known_rows(trial), index_bits(0, 1 << trial.length, trial.length)
-        options: dict[str, Any] = {"width": trial.width, "batch": trial.batch, "lr": trial.lr}
-        seed = seed_of(trial.target, trial.seed)
-        if trial.kind == "learned":
-            first = lab.trained(table_recipe(known, seed, steps=trial.first, **options), progress).model
-            labels = answers(first, cube)
-        else:
-            labels = TableData(table=completed_table(known, seed), length=trial.length).values()
-        wrong = int((labels != known.values())[known.rows()].sum())
-        function = BooleanFunction.from_table(labels)
-        weights = weight_floats(function)
-        outcome = {
-            "table": table_text(labels),
-            "known": len(set(known.rows().tolist())),
-            "wrong_known": wrong,
-            "fitted": wrong == 0,
-            "kept": False,
-            "sensitivity": float(average_sensitivity(function)),
-            "target_sensitivity": float(average_sensitivity(BooleanFunction.from_table(known.values()))),
-            "weights": weights,
-            "high": sum(weights[trial.length // 2 + 1 :]),
-        }
-        if wrong:
-            return outcome
-        full = TableData(table=table_text(labels), length=trial.length)
-        recipe = table_recipe(full, seed_of(trial.target, trial.seed, trial.again), steps=trial.steps, **options)
-        model = lab.trained(recipe, progress).model
-        done = final(recipe, model, strings=1 << trial.length)
-        noise: dict[str, Any] = {"std": STD, "draws": trial.draws, "seed": seed}
-        everywhere, on_known = (sharpness(model, strings, **noise).value for strings in (cube, cube[known.rows()]))
-        return {
-            **outcome,
-            "error": done.error.value,
-            "kept": done.kept,
-            "sharpness": SIGN_SCALE * everywhere.value,
-            "sharpness_low": SIGN_SCALE * everywhere.low,
-            "sharpness_high": SIGN_SCALE * everywhere.high,
-            "sharpness_known": SIGN_SCALE * on_known.value,
-        }
 
     def provenance(self, table: lab.Rows) -> list[str]:
         groups = [

@@ -71,6 +71,29 @@ class Scratchpad(lab.TrainedTrial):
         """The training of E5 at the trial's length."""
         return scratchpad_recipe(self.length, self.seed, batch=self.batch, steps=self.steps, lr=self.lr)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        recipe = self.recipe
+        model = lab.trained(recipe, progress).model
+        assert isinstance(model, Seq2Seq)
+        assert isinstance(recipe.data, LengthsData)
+        assert isinstance(recipe.model, Seq2SeqConfig)
+        done = written(recipe, model, seed=self.seed)
+        (stream,) = generators(self.seed, 1)
+        inputs = torch.from_numpy(recipe.data.draw_inputs(self.strings, stream))
+        estimate = sharpness(model, inputs, std=STD, draws=self.draws, seed=self.seed).value
+        before = recipe.model.network(scheme=recipe.init, seed=recipe.seed)
+        return {
+            "tokens": done.tokens.value,
+            "answers": done.answers.value,
+            "kept": done.kept,
+            "sharpness": SIGN_SCALE * estimate.value,
+            "sharpness_low": SIGN_SCALE * estimate.low,
+            "sharpness_high": SIGN_SCALE * estimate.high,
+            **blowups(model, inputs),
+            **{start_of(name): value for name, value in blowups(before, inputs).items()},
+            "norm": weight_norm(model),
+        }
+
 
 def blowups(model: Seq2Seq, inputs: Tensor) -> dict[str, float]:
     """The mean blowup of encoder and decoder: by the paper's proxy, and with every position and norm."""
@@ -237,29 +260,6 @@ class WithScratchpad(lab.Study):
         places = itertools.product(plan.pop("lengths"), range(plan.pop("seeds")))
         first = plan.pop("first_seed")
         return [Scratchpad(length, first + number, **plan) for number, (length, _) in enumerate(places)]
-
-    def measure(self, trial: Scratchpad, progress: lab.Progress) -> lab.Outcome:
-        recipe = trial.recipe
-        model = lab.trained(recipe, progress).model
-        assert isinstance(model, Seq2Seq)
-        assert isinstance(recipe.data, LengthsData)
-        assert isinstance(recipe.model, Seq2SeqConfig)
-        done = written(recipe, model, seed=trial.seed)
-        (stream,) = generators(trial.seed, 1)
-        inputs = torch.from_numpy(recipe.data.draw_inputs(trial.strings, stream))
-        estimate = sharpness(model, inputs, std=STD, draws=trial.draws, seed=trial.seed).value
-        before = recipe.model.network(scheme=recipe.init, seed=recipe.seed)
-        return {
-            "tokens": done.tokens.value,
-            "answers": done.answers.value,
-            "kept": done.kept,
-            "sharpness": SIGN_SCALE * estimate.value,
-            "sharpness_low": SIGN_SCALE * estimate.low,
-            "sharpness_high": SIGN_SCALE * estimate.high,
-            **blowups(model, inputs),
-            **{start_of(name): value for name, value in blowups(before, inputs).items()},
-            "norm": weight_norm(model),
-        }
 
     def provenance(self, table: lab.Rows) -> list[str]:
         counts = [f"n = {length}: {len(kept(rows))} of {len(rows)}" for length, rows in table.by("length")]

@@ -87,16 +87,15 @@ class Training(lab.TrainedTrial):
             weight_decay=self.weight_decay,
         )
 
-
-def measure_training(trial: Training, progress: lab.Progress) -> lab.Outcome:
-    """Error, sharpness, norm and blowup of the trained model of a trial."""
-    recipe = trial.recipe
-    model = lab.trained(recipe, progress).model
-    assert isinstance(model, Transformer)
-    done = final(recipe, model)
-    about = {"error": done.error.value, "limit": done.limit, "kept": done.kept}
-    bits = strings_of(trial.length, trial.strings, trial.seed)
-    return {**about, **(_measurements(trial, model, bits) if math.isfinite(done.error.value) else {})}
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Error, sharpness, norm and blowup of the trained model."""
+        recipe = self.recipe
+        model = lab.trained(recipe, progress).model
+        assert isinstance(model, Transformer)
+        done = final(recipe, model)
+        about = {"error": done.error.value, "limit": done.limit, "kept": done.kept}
+        bits = strings_of(self.length, self.strings, self.seed)
+        return {**about, **(_measurements(self, model, bits) if math.isfinite(done.error.value) else {})}
 
 
 def _measurements(trial: Training, model: Transformer, bits: Bits) -> dict[str, float]:

@@ -20,7 +20,6 @@ from flipscope.studies.hardness.shared import (
     kept,
     kept_text,
     length_range,
-    measure_training,
 )
 
 LONG_WIDTH = 4  # of the models of E1b, which no model of E1 has
@@ -173,9 +172,6 @@ class SharpnessByLength(lab.Study):
             Training(function, length, seed, *shape)
             for seed, (function, length, shape) in enumerate([*short_ones, *long_ones], plan["first_seed"])
         ]
-
-    def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
-        return measure_training(trial, progress)
 
     def provenance(self, table: lab.Rows) -> list[str]:
         slopes = [

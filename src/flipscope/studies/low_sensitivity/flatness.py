@@ -69,6 +69,24 @@ class Flat(ImageTrial):
     strings: int = 500
     perturbations: int = 20
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        trained = lab.trained(self.recipe, progress)
+        end = end_of(self, trained)
+        training = self.images.training_set()
+        fitted, tested = (
+            evaluate(trained.model, each, loss="ce", inputs="numbers") for each in (training, self.images.test_set())
+        )
+        some, _ = chosen_examples(training, self.strings, self.seed)
+        return {
+            "sensitivity": end["sensitivity"][0],
+            "half_width": end["half_width"][0],
+            "train_accuracy": fitted.accuracy.value,
+            "test_accuracy": tested.accuracy.value,
+            "train_loss": fitted.loss,
+            "test_loss": tested.loss,
+            **flat(self, trained.model, some.bits, some.labels),
+        }
+
 
 def flat(trial: Flat, model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
     """The measures of flatness of a model."""
@@ -253,24 +271,6 @@ class Flatness(lab.Study):
 
     def trials(self, scale: str) -> list[Flat]:
         return planned(Flat, self.scales[scale].settings, "strings", "perturbations")
-
-    def measure(self, trial: Flat, progress: lab.Progress) -> lab.Outcome:
-        trained = lab.trained(trial.recipe, progress)
-        end = end_of(trial, trained)
-        training = trial.images.training_set()
-        fitted, tested = (
-            evaluate(trained.model, each, loss="ce", inputs="numbers") for each in (training, trial.images.test_set())
-        )
-        some, _ = chosen_examples(training, trial.strings, trial.seed)
-        return {
-            "sensitivity": end["sensitivity"][0],
-            "half_width": end["half_width"][0],
-            "train_accuracy": fitted.accuracy.value,
-            "test_accuracy": tested.accuracy.value,
-            "train_loss": fitted.loss,
-            "test_loss": tested.loss,
-            **flat(trial, trained.model, some.bits, some.labels),
-        }
 
     def rows(self, trial: Flat, outcome: lab.Outcome) -> Iterable[lab.Row]:
         row = {**trial.content(), **trial.about, "moment": "end", **outcome}

@@ -75,6 +75,42 @@ class Addition(lab.Trial):
     def cost(self) -> float:
         return float(self.steps * self.share * self.modulus**2 * self.width * self.hidden)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The curves of a training that ends some time after it has grokked, or runs out of steps."""
+        pairs = modular_addition(self.modulus, self.share, self.seed)
+        model = AdditionNetwork(self.modulus, width=self.width, heads=self.heads, hidden=self.hidden, seed=self.seed)
+        last = [math.inf]
+
+        def finished(line: Epoch) -> bool:
+            progress(line.steps, self.steps)
+            if line.validation_accuracy >= GROKKED:
+                last[0] = min(last[0], LONGEST * line.steps)
+            return line.steps >= last[0]
+
+        fitted = fit(
+            model,
+            Drawn(
+                lambda stream: (pairs.train.bits, pairs.train.labels), self.every, self.seed
+            ),  # all pairs in each step
+            pairs.test,
+            seed=self.seed,
+            inputs="tokens",
+            loss="ce",
+            optimiser="adamw",
+            learning_rate=self.lr,
+            weight_decay=self.weight_decay,
+            decay_after=None,
+            stop_after=None,
+            max_epochs=None,
+            max_steps=self.steps,
+            restore="last",
+            until=finished,
+            log=[measured(self, pairs)],
+        )
+        steps, _ = series(fitted.log, "curves.train")
+        curves = {name: np.array(series(fitted.log, f"curves.{name}")[1]) for name in CURVES}
+        return {"step": np.array(steps), **curves, "mirror_share": float(pairs.mirrored.mean())}
+
 
 def sensitivities(model: AdditionNetwork, pairs: Tensor, noise: Tensor) -> tuple[float, float]:
     """The share of pairs whose answer changes with noise [draw, pair, 2, width] on both numbers, and on one of them."""
@@ -112,41 +148,6 @@ def measured(trial: Addition, pairs: ModularPairs) -> Log:
         return dict(zip(CURVES, (*map(float, found), weights, size), strict=True))
 
     return Log("curves", measure, trial.every)
-
-
-def watch(trial: Addition, progress: lab.Progress) -> lab.Outcome:
-    """The curves of a training that ends some time after it has grokked, or runs out of steps."""
-    pairs = modular_addition(trial.modulus, trial.share, trial.seed)
-    model = AdditionNetwork(trial.modulus, width=trial.width, heads=trial.heads, hidden=trial.hidden, seed=trial.seed)
-    last = [math.inf]
-
-    def finished(line: Epoch) -> bool:
-        progress(line.steps, trial.steps)
-        if line.validation_accuracy >= GROKKED:
-            last[0] = min(last[0], LONGEST * line.steps)
-        return line.steps >= last[0]
-
-    fitted = fit(
-        model,
-        Drawn(lambda stream: (pairs.train.bits, pairs.train.labels), trial.every, trial.seed),  # all pairs in each step
-        pairs.test,
-        seed=trial.seed,
-        inputs="tokens",
-        loss="ce",
-        optimiser="adamw",
-        learning_rate=trial.lr,
-        weight_decay=trial.weight_decay,
-        decay_after=None,
-        stop_after=None,
-        max_epochs=None,
-        max_steps=trial.steps,
-        restore="last",
-        until=finished,
-        log=[measured(trial, pairs)],
-    )
-    steps, _ = series(fitted.log, "curves.train")
-    curves = {name: np.array(series(fitted.log, f"curves.{name}")[1]) for name in CURVES}
-    return {"step": np.array(steps), **curves, "mirror_share": float(pairs.mirrored.mean())}
 
 
 # ---------------------------------------------------------------- what a run says
@@ -476,9 +477,6 @@ class Grokking(lab.Study):
         plan = dict(self.scales[scale].settings)
         first, seeds = plan.pop("first_seed"), plan.pop("seeds")
         return [Addition(seed=seed, **plan) for seed in range(first, first + seeds)]
-
-    def measure(self, trial: Addition, progress: lab.Progress) -> lab.Outcome:
-        return watch(trial, progress)
 
     def row(self, trial: Addition, outcome: lab.Outcome) -> lab.Row:
         row = super().row(trial, outcome)

@@ -52,6 +52,22 @@ class Slots(lab.Trial):
     def cost(self) -> float:
         return float(self.bits * self.depth)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Eigenvalues, and how much of the trace lies beyond degree 1, of the transformer and of MLPs."""
+        kernel = transformer_kernel(self.bits, self.depth, kind=self.kind, readout=self.readout)
+        others = {
+            "mlp_slots": mlp_kernel(self.bits, self.depth, kind=self.kind, inputs="slot"),
+            "mlp_bits": mlp_kernel(self.bits, self.depth, kind=self.kind, inputs="bits"),
+        }
+        found = {
+            "eigenvalues": [float(each) for each in kernel.eigenvalues()],
+            "chain": chain_holds(kernel.eigenvalues()),
+        }
+        found |= {f"{name}_chain": chain_holds(each.eigenvalues()) for name, each in others.items()}
+        found |= {f"{name}_tail": math.fsum(each.shares()[2:]) for name, each in others.items()}
+        found["mlp_eigenvalues"] = [float(each) for each in others["mlp_slots"].eigenvalues()]
+        return {**found, "tail": math.fsum(kernel.shares()[2:])}
+
 
 @dataclass(frozen=True)
 class Pairs(lab.Trial):
@@ -73,6 +89,24 @@ class Pairs(lab.Trial):
         tokens = (self.tokens or self.bits) + 1
         return max(super().memory, (1 << 29) + 64 * (1 << 2 * self.bits) * tokens**2)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """How far the monomials are from eigenfunctions, and the quotients of each degree."""
+        matrix = kernel_matrix(
+            self.bits,
+            self.depth,
+            embedding="printed" if self.tokens else "slot",
+            tokens=self.tokens or None,
+            kind=self.kind,
+            readout=self.readout,
+        )
+        check = monomial_check(matrix, EIGENFUNCTIONS)
+        return {
+            "off_diagonal": check.off_diagonal,
+            "spread": check.spread,
+            "eigenvalues": list(check.quotients),
+            "chain": check.chain,
+        }
+
 
 @dataclass(frozen=True)
 class Softmax(lab.Trial):
@@ -83,6 +117,11 @@ class Softmax(lab.Trial):
     bits: int
     draws: int
     seed: int
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Eigenvalues of one sample, the mean of two runs."""
+        found = sampled_kernel(self.bits, kind=self.kind, draws=self.draws, repeats=2, seed=self.seed)
+        return {"eigenvalues": [each.value for each in found.eigenvalues]}
 
 
 @dataclass(frozen=True)
@@ -99,58 +138,15 @@ class Finite(lab.Trial):
     def cost(self) -> float:
         return float(self.width**3)
 
-
-# ---------------------------------------------------------------- measurements
-
-
-def of_slots(trial: Slots) -> lab.Outcome:
-    """Eigenvalues, and how much of the trace lies beyond degree 1, of the transformer and of MLPs."""
-    kernel = transformer_kernel(trial.bits, trial.depth, kind=trial.kind, readout=trial.readout)
-    others = {
-        "mlp_slots": mlp_kernel(trial.bits, trial.depth, kind=trial.kind, inputs="slot"),
-        "mlp_bits": mlp_kernel(trial.bits, trial.depth, kind=trial.kind, inputs="bits"),
-    }
-    found = {"eigenvalues": [float(each) for each in kernel.eigenvalues()], "chain": chain_holds(kernel.eigenvalues())}
-    found |= {f"{name}_chain": chain_holds(each.eigenvalues()) for name, each in others.items()}
-    found |= {f"{name}_tail": math.fsum(each.shares()[2:]) for name, each in others.items()}
-    found["mlp_eigenvalues"] = [float(each) for each in others["mlp_slots"].eigenvalues()]
-    return {**found, "tail": math.fsum(kernel.shares()[2:])}
-
-
-def of_pairs(trial: Pairs) -> lab.Outcome:
-    """How far the monomials are from eigenfunctions, and the quotients of each degree."""
-    matrix = kernel_matrix(
-        trial.bits,
-        trial.depth,
-        embedding="printed" if trial.tokens else "slot",
-        tokens=trial.tokens or None,
-        kind=trial.kind,
-        readout=trial.readout,
-    )
-    check = monomial_check(matrix, EIGENFUNCTIONS)
-    return {
-        "off_diagonal": check.off_diagonal,
-        "spread": check.spread,
-        "eigenvalues": list(check.quotients),
-        "chain": check.chain,
-    }
-
-
-def of_softmax(trial: Softmax) -> lab.Outcome:
-    """Eigenvalues of one sample, the mean of two runs."""
-    found = sampled_kernel(trial.bits, kind=trial.kind, draws=trial.draws, repeats=2, seed=trial.seed)
-    return {"eigenvalues": [each.value for each in found.eigenvalues]}
-
-
-def of_networks(trial: Finite) -> lab.Outcome:
-    """The distance of the kernel from that at infinite width, over the latter's value for equal strings."""
-    limit = np.array([float(each) for each in transformer_kernel(trial.bits, kind=trial.kind).values])
-    found = finite_kernel(
-        trial.bits, kind=trial.kind, width=trial.width, heads=trial.width // 2, key_width=trial.width // 4,
-        networks=2, seed=trial.seed,
-    )  # fmt: skip
-    values = [each.value for each in found.values]
-    return {"values": values, "error": float(np.sqrt(np.mean((values - limit) ** 2))) / limit[0]}
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The distance of the kernel from that at infinite width, over the latter's value for equal strings."""
+        limit = np.array([float(each) for each in transformer_kernel(self.bits, kind=self.kind).values])
+        found = finite_kernel(
+            self.bits, kind=self.kind, width=self.width, heads=self.width // 2, key_width=self.width // 4,
+            networks=2, seed=self.seed,
+        )  # fmt: skip
+        values = [each.value for each in found.values]
+        return {"values": values, "error": float(np.sqrt(np.mean((values - limit) ** 2))) / limit[0]}
 
 
 # ---------------------------------------------------------------- claims
@@ -333,16 +329,6 @@ class KernelSpectrum(lab.Study):
                 for seed in range(first, first + plan["seeds"])
             ),
         ]
-
-    def measure(self, trial: lab.Trial, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Slots):
-            return of_slots(trial)
-        if isinstance(trial, Pairs):
-            return of_pairs(trial)
-        if isinstance(trial, Softmax):
-            return of_softmax(trial)
-        assert isinstance(trial, Finite)
-        return of_networks(trial)
 
     def rows(self, trial: lab.Trial, outcome: lab.Outcome) -> Iterable[lab.Row]:
         """One row, but of softmax attention one for each degree that its claim asks about."""

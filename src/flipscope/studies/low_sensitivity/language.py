@@ -163,35 +163,36 @@ class Reader(lab.TrainedTrial):
             sizes["heads"] = SMALL_HEADS if small else PAPER_HEADS
         return replace(made, model=replace(made.model, **sizes))
 
-
-def measured(trial: Reader, progress: lab.Progress) -> lab.Outcome:
-    """Sensitivity at the start, at levels of training accuracy and at the end, by position, and of some texts."""
-    done = lab.trained(trial.recipe, progress)
-    texts, steps = trial.texts_of(), done.fitted.steps
-    disturbances = Disturbances(
-        trial.variances, (trial.whole_variance,), trial.places, normalise=trial.normalise
-    )  # fmt: skip
-    training, _ = chosen_examples(texts.training_set(), trial.inputs, trial.seed)
-    validation, rows = chosen_examples(texts.test_set(), trial.inputs, trial.seed)
-    ends = [end_columns(done.model, part, disturbances, step=steps, seed=trial.seed) for part in (training, validation)]
-    curve = joined(checkpoint_columns(done.fitted.log), ends[0])
-    outcome: dict[str, Any] = {"steps": steps, "test_accuracy": done.accuracy, **curve}
-    seen = pairs_seen(trial.recipe, texts, steps)
-    outcome |= {
-        "seen": [seen[step] for step in curve["step"]],
-        "cut": texts.cut_share("train"),
-        "validation_cut": texts.cut_share("test"),
-    }
-    outcome |= {f"validation_{name}": values for name, values in ends[1].items()}
-    outcome |= by_position(trial, done.model, training)
-    outcome |= {f"rms_{place}": root_mean_square(trial, done.model, training, at) for place, at in PLACES.items()}
-    some = validation.bits[: trial.shown]
-    shares = sensitivity_map(
-        done.model, some, at=PLACES["after"], variance=_main(trial), draws=DRAWS_SHOWN, seed=trial.seed,
-        normalise=trial.normalise,
-    )  # fmt: skip
-    shown = texts.chosen_rows("test")[rows[: trial.shown]]  # rows of the set
-    return outcome | {"shown_rows": shown, "shown_shares": np.nan_to_num(shares, nan=-1.0)}
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Sensitivity at the start, at levels of training accuracy and at the end, by position, and of some texts."""
+        done = lab.trained(self.recipe, progress)
+        texts, steps = self.texts_of(), done.fitted.steps
+        disturbances = Disturbances(
+            self.variances, (self.whole_variance,), self.places, normalise=self.normalise
+        )  # fmt: skip
+        training, _ = chosen_examples(texts.training_set(), self.inputs, self.seed)
+        validation, rows = chosen_examples(texts.test_set(), self.inputs, self.seed)
+        ends = [
+            end_columns(done.model, part, disturbances, step=steps, seed=self.seed) for part in (training, validation)
+        ]
+        curve = joined(checkpoint_columns(done.fitted.log), ends[0])
+        outcome: dict[str, Any] = {"steps": steps, "test_accuracy": done.accuracy, **curve}
+        seen = pairs_seen(self.recipe, texts, steps)
+        outcome |= {
+            "seen": [seen[step] for step in curve["step"]],
+            "cut": texts.cut_share("train"),
+            "validation_cut": texts.cut_share("test"),
+        }
+        outcome |= {f"validation_{name}": values for name, values in ends[1].items()}
+        outcome |= by_position(self, done.model, training)
+        outcome |= {f"rms_{place}": root_mean_square(self, done.model, training, at) for place, at in PLACES.items()}
+        some = validation.bits[: self.shown]
+        shares = sensitivity_map(
+            done.model, some, at=PLACES["after"], variance=_main(self), draws=DRAWS_SHOWN, seed=self.seed,
+            normalise=self.normalise,
+        )  # fmt: skip
+        shown = texts.chosen_rows("test")[rows[: self.shown]]  # rows of the set
+        return outcome | {"shown_rows": shown, "shown_shares": np.nan_to_num(shares, nan=-1.0)}
 
 
 def pairs_seen(recipe: Recipe, texts: TextData, steps: int) -> list[int]:
@@ -716,9 +717,6 @@ class Language(lab.Study):
                 about = {"data": reference, "model": model, "layers": layers, "seed": seed, "sweep": sweep}
                 found.append(Reader(**{**own, **about, "trained": own["trained"] if model == "lstm" else "all"}))
         return found
-
-    def measure(self, trial: Reader, progress: lab.Progress) -> lab.Outcome:
-        return measured(trial, progress)
 
     def rows(self, trial: Reader, outcome: lab.Outcome) -> list[lab.Row]:
         plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in outcome.items()}

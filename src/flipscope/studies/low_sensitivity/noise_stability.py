@@ -56,6 +56,36 @@ class Every(lab.Trial):
         if self.bits > 4:
             raise InputError(f"bits={self.bits} is too large: there are 2^(2^{self.bits}) functions; at most 4 bits")
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Counts and means over all functions of so few bits, one entry for each rho."""
+        strings = np.arange(1 << self.bits)
+        tables = all_tables(self.bits).astype(np.int64)
+        signs = 1.0 - 2.0 * ((tables[:, None] >> strings) & 1)
+        flips = np.stack([signs != signs[:, strings ^ (1 << bit)] for bit in range(self.bits)]).sum(axis=0)
+        characters = 1.0 - 2.0 * (np.bitwise_count(strings[:, None] & strings) & 1)
+        squares = np.square(signs @ characters / len(strings))
+        sizes = np.bitwise_count(strings).astype(np.int64)
+        degrees = np.where(squares > 0, sizes, 0).max(axis=1)
+        largest, average = flips.max(axis=1), flips.mean(axis=1)
+        found: dict[str, list[Any]] = {
+            name: [] for name in ("printed_broken", "sharper_broken", "probability", "printed")
+        }
+        found |= {name: [] for name in ("sharper", "by_degree", "loose", "correlation")}
+        for rho in RHOS:
+            probability = squares @ ((1 - rho**sizes) / 2)
+            bounds = {name: _bounds(exponents, rho) for name, exponents in (
+                ("printed", largest**2), ("sharper", average), ("by_degree", degrees))}  # fmt: skip
+            for name, bound in bounds.items():
+                found[name].append(float(bound.mean()))
+            for name in ("printed", "sharper"):
+                found[f"{name}_broken"].append(int((probability > bounds[name] * (1 + ROUNDING) + 1e-15).sum()))
+            found["probability"].append(float(probability.mean()))
+            varied = bounds["printed"] > 0  # constants reach every bound
+            found["loose"].append(float((probability[varied] <= bounds["printed"][varied] / 2).mean()))
+            found["correlation"].append(float(stats.spearmanr(largest, probability).statistic))
+        high_degree = int((degrees > [degree_bound(each) for each in largest.tolist()]).sum())
+        return {**found, "cases": len(tables), "degree_broken": high_degree}
+
 
 @dataclass(frozen=True)
 class Named(lab.Trial):
@@ -63,6 +93,9 @@ class Named(lab.Trial):
 
     tag = "zoo"
     function: str
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        return of_function(parse(self.function))
 
 
 @dataclass(frozen=True)
@@ -72,6 +105,9 @@ class Drawn(lab.Trial):
     tag = "random"
     bits: int
     seed: int
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        return of_function(functions.random(self.bits, self.seed))
 
 
 @dataclass(frozen=True)
@@ -92,37 +128,12 @@ class Learned(lab.TrainedTrial):
             self.function, self.length, self.seed, width=self.width, batch=self.batch, steps=self.steps
         )
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        model = lab.trained(self.recipe, progress).model
+        return of_function(truth_table(Subject(model, threshold=HALF), self.length))
+
 
 # ---------------------------------------------------------------- measurements
-
-
-def of_every(bits: int) -> lab.Outcome:
-    """Counts and means over all functions of so few bits, one entry for each rho."""
-    strings = np.arange(1 << bits)
-    tables = all_tables(bits).astype(np.int64)
-    signs = 1.0 - 2.0 * ((tables[:, None] >> strings) & 1)
-    flips = np.stack([signs != signs[:, strings ^ (1 << bit)] for bit in range(bits)]).sum(axis=0)
-    characters = 1.0 - 2.0 * (np.bitwise_count(strings[:, None] & strings) & 1)
-    squares = np.square(signs @ characters / len(strings))
-    sizes = np.bitwise_count(strings).astype(np.int64)
-    degrees = np.where(squares > 0, sizes, 0).max(axis=1)
-    largest, average = flips.max(axis=1), flips.mean(axis=1)
-    found: dict[str, list[Any]] = {name: [] for name in ("printed_broken", "sharper_broken", "probability", "printed")}
-    found |= {name: [] for name in ("sharper", "by_degree", "loose", "correlation")}
-    for rho in RHOS:
-        probability = squares @ ((1 - rho**sizes) / 2)
-        bounds = {name: _bounds(exponents, rho) for name, exponents in (
-            ("printed", largest**2), ("sharper", average), ("by_degree", degrees))}  # fmt: skip
-        for name, bound in bounds.items():
-            found[name].append(float(bound.mean()))
-        for name in ("printed", "sharper"):
-            found[f"{name}_broken"].append(int((probability > bounds[name] * (1 + ROUNDING) + 1e-15).sum()))
-        found["probability"].append(float(probability.mean()))
-        varied = bounds["printed"] > 0  # constants reach every bound
-        found["loose"].append(float((probability[varied] <= bounds["printed"][varied] / 2).mean()))
-        found["correlation"].append(float(stats.spearmanr(largest, probability).statistic))
-    high_degree = int((degrees > [degree_bound(each) for each in largest.tolist()]).sum())
-    return {**found, "cases": len(tables), "degree_broken": high_degree}
 
 
 def _bounds(exponents: Any, rho: float) -> Any:
@@ -290,17 +301,6 @@ class NoiseStability(lab.Study):
                 for seed in range(first, first + plan["seeds"])
             ),
         ]
-
-    def measure(self, trial: lab.Trial, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Every):
-            return of_every(trial.bits)
-        if isinstance(trial, Named):
-            return of_function(parse(trial.function))
-        if isinstance(trial, Drawn):
-            return of_function(functions.random(trial.bits, trial.seed))
-        assert isinstance(trial, Learned)
-        model = lab.trained(trial.recipe, progress).model
-        return of_function(truth_table(Subject(model, threshold=HALF), trial.length))
 
     def rows(self, trial: lab.Trial, outcome: lab.Outcome) -> Iterable[lab.Row]:
         """A row for each rho."""

@@ -94,19 +94,18 @@ class Parity(lab.TrainedTrial):
             log=(measurement("sensitivity", self.every, strings=self.strings, seed=self.seed),),
         )
 
-
-def watch(trial: Parity, progress: lab.Progress) -> lab.Outcome:
-    """The curves of a training: mean loss since the last point, test accuracy, and sensitivity over the length."""
-    fitted = lab.trained(trial.recipe, progress).fitted
-    found = dict(zip(*series(fitted.log, "sensitivity"), strict=True))
-    lines = [line for line in fitted.history if line.steps in found]
-    return {
-        "step": np.array([line.steps for line in lines]),
-        "loss": np.array([line.train_loss for line in lines]),
-        "accuracy": np.array([line.validation_accuracy for line in lines]),
-        "sensitivity": np.array([found[line.steps] / trial.length for line in lines]),
-        "start": found[0] / trial.length,
-    }
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The curves of a training: mean loss since the last point, test accuracy, and sensitivity over the length."""
+        fitted = lab.trained(self.recipe, progress).fitted
+        found = dict(zip(*series(fitted.log, "sensitivity"), strict=True))
+        lines = [line for line in fitted.history if line.steps in found]
+        return {
+            "step": np.array([line.steps for line in lines]),
+            "loss": np.array([line.train_loss for line in lines]),
+            "accuracy": np.array([line.validation_accuracy for line in lines]),
+            "sensitivity": np.array([found[line.steps] / self.length for line in lines]),
+            "start": found[0] / self.length,
+        }
 
 
 def progress_of(row: lab.Row) -> lab.Row:
@@ -267,9 +266,6 @@ class ParityProgress(lab.Study):
                    noise=COINS, **shared)
             for seed in range(first, first + plan["controls"])
         ]  # fmt: skip
-
-    def measure(self, trial: Parity, progress: lab.Progress) -> lab.Outcome:
-        return watch(trial, progress)
 
     def row(self, trial: Parity, outcome: lab.Outcome) -> lab.Row:
         row = super().row(trial, outcome)

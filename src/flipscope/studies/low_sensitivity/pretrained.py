@@ -110,6 +110,23 @@ class Images(lab.Trial):
     def cost(self) -> float:
         return float(self.images * self.patches * self.size**2)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Sensitivity to noise on a patch, of each image and by place, beside noise on the whole image."""
+        model = image_classifier(self)
+        pixels, labels, rows = read_images(self)
+        found = token_sensitivity(
+            model, pixels, feature_mask=patches(self.patch), variance=self.variance, tokens=self.patches,
+            seed=self.seed, progress=progress,
+        )  # fmt: skip
+        return {
+            "accuracy": float((found.answers == labels).mean()),
+            **summary(found),
+            "input_rows": rows,
+            "shares": found.per_input,
+            "shown": np.nan_to_num(found.changed[:SHOWN], nan=-1.0),
+            "places": np.nan_to_num(np.nanmean(_with_any(found.changed), axis=0), nan=-1.0),
+        }
+
 
 def image_classifier(trial: Images) -> Any:
     """The model of a trial."""
@@ -144,24 +161,6 @@ def read_images(trial: Images) -> tuple[Tensor, NDArray[np.int64], NDArray[np.in
     if pixels.shape[1] == 1 and trial.model != CNN_STAND_IN:
         pixels = pixels.expand(-1, 3, -1, -1)  # networks of photographs read three channels
     return pixels.contiguous(), labels[rows], rows
-
-
-def measured_images(trial: Images, progress: lab.Progress) -> lab.Outcome:
-    """Sensitivity to noise on a patch, of each image and by place, beside noise on the whole image."""
-    model = image_classifier(trial)
-    pixels, labels, rows = read_images(trial)
-    found = token_sensitivity(
-        model, pixels, feature_mask=patches(trial.patch), variance=trial.variance, tokens=trial.patches,
-        seed=trial.seed, progress=progress,
-    )  # fmt: skip
-    return {
-        "accuracy": float((found.answers == labels).mean()),
-        **summary(found),
-        "input_rows": rows,
-        "shares": found.per_input,
-        "shown": np.nan_to_num(found.changed[:SHOWN], nan=-1.0),
-        "places": np.nan_to_num(np.nanmean(_with_any(found.changed), axis=0), nan=-1.0),
-    }
 
 
 def _with_any(changed: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -202,6 +201,38 @@ class Questions(lab.Trial):
     @property
     def cost(self) -> float:
         return 1e5 * self.pairs * self.tokens
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Sensitivities of the average and of the encoder at three thresholds, on the same pairs, tokens and noise."""
+        encoder, encode = encoder_of(self)
+        encoder.embeddings = Sites(encoder.embeddings)  # type: ignore[arg-type]  # a module
+        texts, stream = load_texts(self.data), np.random.default_rng(self.seed)
+        parts = []
+        for pairs, count in ((texts.train, self.calibration), (texts.held_out, self.pairs)):
+            rows = np.sort(stream.permutation(len(pairs))[:count])
+            parts.append((encoded(pairs, rows, encode), rows))
+        (known, _), (measured, rows) = parts
+        average, whole = (Duplicates(encoder, averaged=averaged).eval() for averaged in (True, False))
+        plain, skilled = cosines(average, known), cosines(whole, known)
+        average.threshold = best_threshold(plain, known.labels)
+        level = accuracy(plain, known.labels, average.threshold)
+        thresholds = {"best": best_threshold(skilled, known.labels)}
+        for cut in ("more", "fewer"):
+            thresholds[cut] = matched_threshold(skilled, known.labels, level, cut)
+        outcome: dict[str, Any] = {"input_rows": rows, "threshold_average": average.threshold}
+        for done, (name, model) in enumerate([("average", average), *((cut, whole) for cut in CUTS)]):
+            if name in thresholds:
+                model.threshold = outcome[f"threshold_{name}"] = thresholds[name]
+            found = token_sensitivity(
+                Subject(model, output="logit"), measured.inputs, at=PLACES[self.place], variance=self.variance,
+                normalise=True, tokens=self.tokens, seed=self.seed,
+            )  # fmt: skip
+            outcome |= {f"{column}_{name}": value for column, value in summary(found).items()}
+            outcome[f"shares_{name}"] = found.per_input
+            outcome[f"accuracy_{name}"] = float((found.answers == measured.labels).mean())
+            outcome[f"duplicates_{name}"] = float((found.answers == 1).mean())
+            progress(done + 1, 1 + len(CUTS))
+        return outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -382,39 +413,6 @@ def accuracy(found: NDArray[np.float64], labels: NDArray[np.int64], threshold: f
     return float(((found > threshold) == (labels == 1)).mean())
 
 
-def measured_questions(trial: Questions, progress: lab.Progress) -> lab.Outcome:
-    """Sensitivities of the average and of the encoder at three thresholds, on the same pairs, tokens and noise."""
-    encoder, encode = encoder_of(trial)
-    encoder.embeddings = Sites(encoder.embeddings)  # type: ignore[arg-type]  # a module
-    texts, stream = load_texts(trial.data), np.random.default_rng(trial.seed)
-    parts = []
-    for pairs, count in ((texts.train, trial.calibration), (texts.held_out, trial.pairs)):
-        rows = np.sort(stream.permutation(len(pairs))[:count])
-        parts.append((encoded(pairs, rows, encode), rows))
-    (known, _), (measured, rows) = parts
-    average, whole = (Duplicates(encoder, averaged=averaged).eval() for averaged in (True, False))
-    plain, skilled = cosines(average, known), cosines(whole, known)
-    average.threshold = best_threshold(plain, known.labels)
-    level = accuracy(plain, known.labels, average.threshold)
-    thresholds = {"best": best_threshold(skilled, known.labels)}
-    for cut in ("more", "fewer"):
-        thresholds[cut] = matched_threshold(skilled, known.labels, level, cut)
-    outcome: dict[str, Any] = {"input_rows": rows, "threshold_average": average.threshold}
-    for done, (name, model) in enumerate([("average", average), *((cut, whole) for cut in CUTS)]):
-        if name in thresholds:
-            model.threshold = outcome[f"threshold_{name}"] = thresholds[name]
-        found = token_sensitivity(
-            Subject(model, output="logit"), measured.inputs, at=PLACES[trial.place], variance=trial.variance,
-            normalise=True, tokens=trial.tokens, seed=trial.seed,
-        )  # fmt: skip
-        outcome |= {f"{column}_{name}": value for column, value in summary(found).items()}
-        outcome[f"shares_{name}"] = found.per_input
-        outcome[f"accuracy_{name}"] = float((found.answers == measured.labels).mean())
-        outcome[f"duplicates_{name}"] = float((found.answers == 1).mean())
-        progress(done + 1, 1 + len(CUTS))
-    return outcome
-
-
 # ---------------------------------------------------------------- a text model of the user's
 
 
@@ -433,19 +431,18 @@ class Sentences(lab.Trial):
     variance: float
     seed: int
 
-
-def measured_sentences(trial: Sentences, progress: lab.Progress) -> lab.Outcome:
-    """Sensitivity to noise on a token of a pair."""
-    pairs, tokenizer = load_texts(trial.data).held_out, made(trial.tokenizer, "tokenizer")
-    rows = np.sort(np.random.default_rng(trial.seed).permutation(len(pairs))[: trial.pairs])
-    sides = [[texts[row] for row in rows] for texts in (pairs.first, pairs.second)]
-    inputs = dict(tokenizer(*sides, padding=True, truncation=True, max_length=trial.length, return_tensors="pt"))
-    found = token_sensitivity(
-        made(trial.model, "model"), inputs, at=trial.at, variance=trial.variance, tokens=trial.tokens, seed=trial.seed,
-        progress=progress,
-    )  # fmt: skip
-    right = float((found.answers == np.asarray(pairs.labels)[rows]).mean())
-    return {"accuracy": right, **summary(found), "input_rows": rows, "shares": found.per_input}
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Sensitivity to noise on a token of a pair."""
+        pairs, tokenizer = load_texts(self.data).held_out, made(self.tokenizer, "tokenizer")
+        rows = np.sort(np.random.default_rng(self.seed).permutation(len(pairs))[: self.pairs])
+        sides = [[texts[row] for row in rows] for texts in (pairs.first, pairs.second)]
+        inputs = dict(tokenizer(*sides, padding=True, truncation=True, max_length=self.length, return_tensors="pt"))
+        found = token_sensitivity(
+            made(self.model, "model"), inputs, at=self.at, variance=self.variance, tokens=self.tokens, seed=self.seed,
+            progress=progress,
+        )  # fmt: skip
+        right = float((found.answers == np.asarray(pairs.labels)[rows]).mean())
+        return {"accuracy": right, **summary(found), "input_rows": rows, "shares": found.per_input}
 
 
 # ---------------------------------------------------------------- claims
@@ -612,14 +609,6 @@ class Pretrained(lab.Study):
         (texts,) = lab.available_sets([plan["text_set"]], TEXT_STAND_IN)
         own = {name: plan[name] for name in ("tokenizer", "at", "pairs", "length", "tokens", "variance")}
         return found + [Sentences(model=name, data=texts, seed=plan["first_seed"], **own) for name in models]
-
-    def measure(self, trial: lab.Trial, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Images):
-            return measured_images(trial, progress)
-        if isinstance(trial, Sentences):
-            return measured_sentences(trial, progress)
-        assert isinstance(trial, Questions)
-        return measured_questions(trial, progress)
 
     def row(self, trial: lab.Trial, outcome: lab.Outcome) -> lab.Row:
         row = super().row(trial, outcome)

@@ -79,6 +79,20 @@ class Corrupted(ImageTrial):
             if name not in CORRUPTIONS:
                 raise InputError(f"corruptions has {name!r}, which is not one of {', '.join(CORRUPTIONS)}")
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        # Before the training, since it fails at once where a corruption lacks a package.
+        clean, corrupted = clean_and_corrupted(self)
+        trained = lab.trained(self.recipe, progress)
+        end = end_of(self, trained)
+        return {
+            "train_accuracy": end["accuracy"][0],
+            "sensitivity": end["sensitivity"][0],
+            "half_width": end["half_width"][0],
+            "clean": accuracy(trained.model, clean),
+            "accuracy": np.array([[accuracy(trained.model, one) for one in each] for each in corrupted]),
+            **{f"level_{name}": values for name, values in checkpoint_columns(trained.fitted.log).items()},
+        }
+
 
 def clean_and_corrupted(trial: Corrupted) -> tuple[Examples, list[list[Examples]]]:
     """The clean test images, and those of each corruption at each severity."""
@@ -346,20 +360,6 @@ class Robustness(lab.Study):
 
     def trials(self, scale: str) -> list[Corrupted]:
         return planned(Corrupted, self.scales[scale].settings, "test", "corruptions", "severities")
-
-    def measure(self, trial: Corrupted, progress: lab.Progress) -> lab.Outcome:
-        # Before the training, since it fails at once where a corruption lacks a package.
-        clean, corrupted = clean_and_corrupted(trial)
-        trained = lab.trained(trial.recipe, progress)
-        end = end_of(trial, trained)
-        return {
-            "train_accuracy": end["accuracy"][0],
-            "sensitivity": end["sensitivity"][0],
-            "half_width": end["half_width"][0],
-            "clean": accuracy(trained.model, clean),
-            "accuracy": np.array([[accuracy(trained.model, one) for one in each] for each in corrupted]),
-            **{f"level_{name}": values for name, values in checkpoint_columns(trained.fitted.log).items()},
-        }
 
     def rows(self, trial: Corrupted, outcome: lab.Outcome) -> Iterable[lab.Row]:
         about = {**trial.content(), **trial.about}

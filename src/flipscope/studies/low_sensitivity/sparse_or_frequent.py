@@ -64,6 +64,17 @@ class Predictors(lab.Trial):
         """The sequences of the setting."""
         return TokenSets(self.sparse, self.frequent, self.surplus, self.words, self.vocabulary, self.length)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Exact sensitivities, and what each token of a sequence stands for: 2, 1 for its label, -1 against it, 0."""
+        sets = self.sets
+        one = sets.draw(1, np.random.default_rng([0, *(getattr(self, name) for name in PLACES)]))
+        sign = 1 if one.labels[0] else -1
+        sparse, frequent, _ = sign * sets.directions()[:, one.bits[0]]
+        return {
+            "exact": [float(sets.sensitivity(feature)) for feature in FEATURES],
+            "sample": (2 * sparse + frequent).astype(int).tolist(),
+        }
+
 
 @dataclass(frozen=True)
 class Learned(Predictors):
@@ -85,58 +96,45 @@ class Learned(Predictors):
     def cost(self) -> float:
         return float(self.steps * self.batch * self.length**2)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Accuracies, alignment and attention on the way, and the sensitivity of the trained model."""
+        sets, stream = self.sets, np.random.default_rng([self.seed, 1])
+        train, test = sets.draw(self.train, stream), sets.draw(self.test, stream)
+        opposed = sets.draw(self.test, stream, opposed=True)
+        model = TokenAttention(
+            vocabulary=self.vocabulary, length=self.length, width=self.width, std=self.std, seed=self.seed
+        )
+        fitted = fit(
+            model,
+            train,
+            test,
+            seed=self.seed,
+            inputs="tokens",
+            optimiser="sgd",
+            learning_rate=self.lr,
+            batch=self.batch,
+            decay_after=None,
+            stop_after=None,
+            max_epochs=None,
+            max_steps=self.steps,
+            restore="last",
+            progress=lambda epoch: progress(epoch.steps, self.steps),
+            log=[Log("curves", curves(sets, train, test, opposed), self.every)],
+        )
+        steps, _ = series(fitted.log, "curves.train")
+        names = (
+            "train",
+            "test",
+            "opposed",
+            *(f"{kind}_{group}" for kind in ("alignment", "attention") for group in GROUPS),
+        )
+        found = {name: np.array(series(fitted.log, f"curves.{name}")[1]) for name in names}
+        tokens = torch.from_numpy(test.bits[: self.asked])
+        changed = token_sensitivity(model, tokens, how="replace", vocabulary=self.vocabulary, seed=self.seed)
+        return {"step": np.array(steps), **found, "sensitivity": changed.definition.value}
+
 
 # ---------------------------------------------------------------- measurements
-
-
-def of_predictors(trial: Predictors) -> lab.Outcome:
-    """Exact sensitivities, and what each token of one sequence stands for: 2, 1 for its label, -1 against it, or 0."""
-    sets = trial.sets
-    one = sets.draw(1, np.random.default_rng([0, *(getattr(trial, name) for name in PLACES)]))
-    sign = 1 if one.labels[0] else -1
-    sparse, frequent, _ = sign * sets.directions()[:, one.bits[0]]
-    return {
-        "exact": [float(sets.sensitivity(feature)) for feature in FEATURES],
-        "sample": (2 * sparse + frequent).astype(int).tolist(),
-    }
-
-
-def of_training(trial: Learned, progress: lab.Progress) -> lab.Outcome:
-    """Accuracies, alignment and attention on the way, and the sensitivity of the trained model."""
-    sets, stream = trial.sets, np.random.default_rng([trial.seed, 1])
-    train, test = sets.draw(trial.train, stream), sets.draw(trial.test, stream)
-    opposed = sets.draw(trial.test, stream, opposed=True)
-    model = TokenAttention(
-        vocabulary=trial.vocabulary, length=trial.length, width=trial.width, std=trial.std, seed=trial.seed
-    )
-    fitted = fit(
-        model,
-        train,
-        test,
-        seed=trial.seed,
-        inputs="tokens",
-        optimiser="sgd",
-        learning_rate=trial.lr,
-        batch=trial.batch,
-        decay_after=None,
-        stop_after=None,
-        max_epochs=None,
-        max_steps=trial.steps,
-        restore="last",
-        progress=lambda epoch: progress(epoch.steps, trial.steps),
-        log=[Log("curves", curves(sets, train, test, opposed), trial.every)],
-    )
-    steps, _ = series(fitted.log, "curves.train")
-    names = (
-        "train",
-        "test",
-        "opposed",
-        *(f"{kind}_{group}" for kind in ("alignment", "attention") for group in GROUPS),
-    )
-    found = {name: np.array(series(fitted.log, f"curves.{name}")[1]) for name in names}
-    tokens = torch.from_numpy(test.bits[: trial.asked])
-    changed = token_sensitivity(model, tokens, how="replace", vocabulary=trial.vocabulary, seed=trial.seed)
-    return {"step": np.array(steps), **found, "sensitivity": changed.definition.value}
 
 
 def curves(
@@ -416,9 +414,6 @@ class SparseOrFrequent(lab.Study):
                 for seed in range(first, first + seeds)
             ),
         ]
-
-    def measure(self, trial: Predictors, progress: lab.Progress) -> lab.Outcome:
-        return of_training(trial, progress) if isinstance(trial, Learned) else of_predictors(trial)
 
     def rows(self, trial: Predictors, outcome: lab.Outcome) -> Iterable[lab.Row]:
         """A row for each training, and one for each predictor of a setting."""

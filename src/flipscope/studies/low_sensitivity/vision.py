@@ -72,6 +72,15 @@ class Vision(ImageTrial):
     variant: Literal["base", "depth", "heads", "optimiser"] = "base"
     maps: int = 0
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        trained = lab.trained(self.recipe, progress)
+        end = end_of(self, trained, self.disturbances)
+        outcome: dict[str, Any] = joined(checkpoint_columns(trained.fitted.log), end)
+        outcome["test_accuracy"] = trained.history[-1].validation_accuracy
+        if self.maps:
+            outcome["map"] = heat_maps(self, trained.model)
+        return outcome
+
 
 def heat_maps(trial: Vision, model: torch.nn.Module) -> np.ndarray:
     """How often noise on each patch changes the class of the first test images: [image, patch]."""
@@ -414,15 +423,6 @@ class VisionStudy(lab.Study):
             if trial.set == "cifar-10" and FAMILIES[trial.model] == "ViT":
                 found += _variants(trial, plan["variants"])
         return found
-
-    def measure(self, trial: Vision, progress: lab.Progress) -> lab.Outcome:
-        trained = lab.trained(trial.recipe, progress)
-        end = end_of(trial, trained, trial.disturbances)
-        outcome: dict[str, Any] = joined(checkpoint_columns(trained.fitted.log), end)
-        outcome["test_accuracy"] = trained.history[-1].validation_accuracy
-        if trial.maps:
-            outcome["map"] = heat_maps(trial, trained.model)
-        return outcome
 
     def rows(self, trial: Vision, outcome: lab.Outcome) -> Iterable[lab.Row]:
         about = {**trial.content(), **trial.about, "test_accuracy": outcome["test_accuracy"]}

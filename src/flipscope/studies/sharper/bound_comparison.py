@@ -87,6 +87,45 @@ class Formulas(lab.Trial):
     def check(self) -> None:
         _check_length(self.length)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Every bound by name; at the samples of E.3 also how many each needs, and the crossover with the template.
+
+        McAllester's and Catoni's bounds are for losses cut off at 1, at the sigma that is best for Sigma = 1/2.
+        Catoni's beta is the best one, which depends only on numbers that are known before the data.
+        """
+        tiled = (self.length // DEGREE, DEGREE, self.length)
+        truncated = class_bound(*tiled, self.samples)
+        certified = class_bound(*tiled, self.samples, subgaussian=CERTIFIED)
+        loss, divergence = min(1.0, certified.sharpness_term), certified.norm_bound / (2 * certified.sigma**2)
+        blocks = norm_blocks(*tiled), gradient_blocks(*tiled[:2])
+        bounds = {
+            "gradient_bound": gradient_bound(*tiled[:2]),
+            "norm_bound": norm_bound(*tiled),
+            "sigma": truncated.sigma,
+            "threshold": flip_threshold(DEGREE, self.length),
+            "truncated": truncated.bound,
+            "tight": class_bound(*tiled, self.samples, tight=True).bound,
+            "mended": _analytic(tiled, self.samples, mend=True),
+            "released": _analytic(tiled, self.samples, mend=False),
+            "certified": certified.bound,
+            "groups": group_bound(*blocks, self.samples).bound,
+            "mcallester": mcallester_bound(loss, divergence, self.samples),
+            "catoni": _catoni(loss, divergence, self.samples),
+            "template": edelman_template(*tiled, self.samples),
+            "scaled": edelman_template(*tiled, self.samples, printed_constant()),
+            "theorem": edelman_bound(*tiled, self.samples),
+        }
+        if self.samples != SAMPLES:
+            return bounds
+        mended, released = (class_bound(*tiled, SAMPLES, form="analytic", mend=mend) for mend in (True, False))
+        return bounds | {
+            "needed_truncated": _log10(truncated.samples_needed),
+            "needed_mended": _log10(mended.samples_needed),
+            "needed_released": _log10(released.samples_needed),
+            "crossover": _crossover(tiled, 1.0),
+            "crossover_scaled": _crossover(tiled, printed_constant()),
+        }
+
 
 @dataclass(frozen=True)
 class Measured(lab.Trial):
@@ -108,6 +147,19 @@ class Measured(lab.Trial):
     def cost(self) -> float:
         return float(len(self.mesh) * self.strings * (self.length + 20) ** 2)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The change of the trace at each sigma of the mesh and at the sigma of E.3."""
+        for_strings, stream = generators(seed_of(self.seed, self.length), 2)
+        best = class_bound(self.length // DEGREE, DEGREE, self.length, SAMPLES).sigma
+        traces = trace_changes(
+            fourier_network(tiling(self.length)),
+            random_strings(for_strings, self.strings, self.length),
+            (*self.mesh, best),
+            probes=self.probes,
+            seed=stream,
+        )
+        return {"best": best, "base": traces[0].base, "changes": [each.change for each in traces]}
+
 
 def tiling(length: int) -> FourierSum:
     """Disjoint pairs of neighbours with equal coefficients of norm 1 (E.3).
@@ -117,46 +169,6 @@ def tiling(length: int) -> FourierSum:
     """
     pairs = tuple((first, first + 1) for first in range(0, length, DEGREE))
     return FourierSum(length, pairs, (len(pairs) ** -0.5,) * len(pairs))
-
-
-def computed_bounds(trial: Formulas) -> dict[str, Any]:
-    """Every bound by name; at the samples of E.3 also how many samples each needs, and the crossover with the template.
-
-    McAllester's and Catoni's bounds are for losses cut off at 1, at the sigma that is best for Sigma = 1/2. Catoni's
-    beta is the best one, which depends only on numbers that are known before the data.
-    """
-    tiled = (trial.length // DEGREE, DEGREE, trial.length)
-    truncated = class_bound(*tiled, trial.samples)
-    certified = class_bound(*tiled, trial.samples, subgaussian=CERTIFIED)
-    loss, divergence = min(1.0, certified.sharpness_term), certified.norm_bound / (2 * certified.sigma**2)
-    blocks = norm_blocks(*tiled), gradient_blocks(*tiled[:2])
-    bounds = {
-        "gradient_bound": gradient_bound(*tiled[:2]),
-        "norm_bound": norm_bound(*tiled),
-        "sigma": truncated.sigma,
-        "threshold": flip_threshold(DEGREE, trial.length),
-        "truncated": truncated.bound,
-        "tight": class_bound(*tiled, trial.samples, tight=True).bound,
-        "mended": _analytic(tiled, trial.samples, mend=True),
-        "released": _analytic(tiled, trial.samples, mend=False),
-        "certified": certified.bound,
-        "groups": group_bound(*blocks, trial.samples).bound,
-        "mcallester": mcallester_bound(loss, divergence, trial.samples),
-        "catoni": _catoni(loss, divergence, trial.samples),
-        "template": edelman_template(*tiled, trial.samples),
-        "scaled": edelman_template(*tiled, trial.samples, printed_constant()),
-        "theorem": edelman_bound(*tiled, trial.samples),
-    }
-    if trial.samples != SAMPLES:
-        return bounds
-    mended, released = (class_bound(*tiled, SAMPLES, form="analytic", mend=mend) for mend in (True, False))
-    return bounds | {
-        "needed_truncated": _log10(truncated.samples_needed),
-        "needed_mended": _log10(mended.samples_needed),
-        "needed_released": _log10(released.samples_needed),
-        "crossover": _crossover(tiled, 1.0),
-        "crossover_scaled": _crossover(tiled, printed_constant()),
-    }
 
 
 def _setting(tiled: tuple[int, int, int], samples: int) -> Setting:
@@ -194,20 +206,6 @@ def _crossover(tiled: tuple[int, int, int], constant: float) -> float | None:
             )
         )
     )
-
-
-def measured_changes(trial: Measured) -> dict[str, Any]:
-    """The change of the trace at each sigma of the mesh and at the sigma of E.3."""
-    for_strings, stream = generators(seed_of(trial.seed, trial.length), 2)
-    best = class_bound(trial.length // DEGREE, DEGREE, trial.length, SAMPLES).sigma
-    traces = trace_changes(
-        fourier_network(tiling(trial.length)),
-        random_strings(for_strings, trial.strings, trial.length),
-        (*trial.mesh, best),
-        probes=trial.probes,
-        seed=stream,
-    )
-    return {"best": best, "base": traces[0].base, "changes": [each.change for each in traces]}
 
 
 def semi_analytic_rows(trial: Measured, outcome: Mapping[str, Any]) -> list[lab.Row]:
@@ -473,9 +471,6 @@ class BoundComparison(lab.Study):
                 for length, seed in itertools.product(plan["noisy"], seeds)
             ),
         ]
-
-    def measure(self, trial: Formulas | Measured, progress: lab.Progress) -> lab.Outcome:
-        return computed_bounds(trial) if isinstance(trial, Formulas) else measured_changes(trial)
 
     def rows(self, trial: Formulas | Measured, outcome: lab.Outcome) -> list[lab.Row]:
         if isinstance(trial, Formulas):

@@ -76,6 +76,30 @@ class Learned(lab.TrainedTrial):
         """A chain reads twice as many tokens."""
         return super().cost * (2 if self.way == "steps" else 1)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """How many parities of fresh strings are right, each step being written by the model itself."""
+        trained = lab.trained(self.recipe, progress)
+        model = trained.transformer
+        bits = torch.from_numpy(_strings(self.length, self.strings, self.seed))
+        wanted = bits.long().sum(dim=1) % 2
+        of_chain: dict[str, float | list[float] | None] = {}
+        if self.way == "steps":
+            written = write_steps(model, bits)
+            answers = written[:, -1]
+            of_chain["step_errors"] = (written != bits.long().cumsum(dim=1) % 2).double().mean(dim=0).tolist()
+            of_chain["attention"] = same_place_attention(model, bits[:ATTENDED])
+        else:
+            answers = (_outputs(model, bits) > 0.5).long()
+        return {
+            **of_chain,
+            "right": int((answers == wanted).sum()),
+            "asked": len(bits),
+            "epochs": [line.steps for line in trained.history],
+            "losses": [line.validation_loss for line in trained.history],
+            "stopped": trained.fitted.stopped,
+            "seconds": trained.fitted.seconds,
+        }
+
 
 @dataclass(frozen=True)
 class Written(lab.Trial):
@@ -85,6 +109,15 @@ class Written(lab.Trial):
 
     written: int  # bits
     strings: int = 4_000
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """How often the network of App. G is wrong, at the end and at any step."""
+        length = self.written
+        bits = index_bits(0, 1 << length, length) if length <= ALL else _strings(length, self.strings, 0)
+        given = torch.from_numpy(bits)
+        steps = chain_of_thought.write_steps(chain_of_thought.parity_steps(length), given)
+        wrong = steps != given.long().cumsum(dim=1) % 2
+        return {"wrong": int(wrong[:, -1].sum()), "wrong_anywhere": int(wrong.any(dim=1).sum()), "strings": len(bits)}
 
 
 @dataclass(frozen=True)
@@ -96,30 +129,28 @@ class Bounded(lab.Trial):
     bits: int
     samples: int
 
-
-def trained_parities(trial: Learned, progress: lab.Progress) -> lab.Outcome:
-    """How many parities of fresh strings are right, each step being written by the model itself."""
-    trained = lab.trained(trial.recipe, progress)
-    model = trained.transformer
-    bits = torch.from_numpy(_strings(trial.length, trial.strings, trial.seed))
-    wanted = bits.long().sum(dim=1) % 2
-    of_chain: dict[str, float | list[float] | None] = {}
-    if trial.way == "steps":
-        written = write_steps(model, bits)
-        answers = written[:, -1]
-        of_chain["step_errors"] = (written != bits.long().cumsum(dim=1) % 2).double().mean(dim=0).tolist()
-        of_chain["attention"] = same_place_attention(model, bits[:ATTENDED])
-    else:
-        answers = (_outputs(model, bits) > 0.5).long()
-    return {
-        **of_chain,
-        "right": int((answers == wanted).sum()),
-        "asked": len(bits),
-        "epochs": [line.steps for line in trained.history],
-        "losses": [line.validation_loss for line in trained.history],
-        "stopped": trained.fitted.stopped,
-        "seconds": trained.fitted.seconds,
-    }
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Both bounds at the sigma that is best for the chain, and the samples from which each says something."""
+        chain = parity_failure("steps", self.bits, self.samples)
+        bounds = {
+            "chain": chain,
+            "pass": parity_failure("one-pass", self.bits, self.samples, sigma=chain.sigma),
+            "network": parity_failure("steps", self.bits, self.samples, norm="construction"),
+        }
+        best = parity_failure("one-pass", self.bits, self.samples)
+        m = self.samples
+        return {
+            "sigma": chain.sigma,
+            **{f"log_{name}": each.log_probability for name, each in bounds.items()},
+            "log_pass_best": best.log_probability,
+            **{f"needed_{name}": each.samples_needed for name, each in bounds.items()},
+            # The exponent without the common term -m / 8 Sigma^2 and without the prefactor.
+            **{
+                f"core_{name}": m * chain.sigma**2 * each.gradient_bound / (2 * SUBGAUSSIAN**2)
+                + each.norm_bound / (2 * chain.sigma**2)
+                for name, each in bounds.items()
+            },
+        }
 
 
 @torch.no_grad()
@@ -155,40 +186,6 @@ def same_place_attention(model: Transformer, bits: Tensor) -> float:
             same_place = weights[:, :, rows, rows] + weights[:, :, rows, length + rows]
             most = max(most, float(same_place.mean(dim=(0, 2)).max()))
     return most
-
-
-def written_errors(trial: Written) -> lab.Outcome:
-    """How often the network of App. G is wrong, at the end and at any step."""
-    length = trial.written
-    bits = index_bits(0, 1 << length, length) if length <= ALL else _strings(length, trial.strings, 0)
-    given = torch.from_numpy(bits)
-    steps = chain_of_thought.write_steps(chain_of_thought.parity_steps(length), given)
-    wrong = steps != given.long().cumsum(dim=1) % 2
-    return {"wrong": int(wrong[:, -1].sum()), "wrong_anywhere": int(wrong.any(dim=1).sum()), "strings": len(bits)}
-
-
-def both_bounds(trial: Bounded) -> lab.Outcome:
-    """Both bounds at the sigma that is best for the chain, and the samples from which each says something."""
-    chain = parity_failure("steps", trial.bits, trial.samples)
-    bounds = {
-        "chain": chain,
-        "pass": parity_failure("one-pass", trial.bits, trial.samples, sigma=chain.sigma),
-        "network": parity_failure("steps", trial.bits, trial.samples, norm="construction"),
-    }
-    best = parity_failure("one-pass", trial.bits, trial.samples)
-    m = trial.samples
-    return {
-        "sigma": chain.sigma,
-        **{f"log_{name}": each.log_probability for name, each in bounds.items()},
-        "log_pass_best": best.log_probability,
-        **{f"needed_{name}": each.samples_needed for name, each in bounds.items()},
-        # The exponent without the common term -m / 8 Sigma^2 and without the prefactor.
-        **{
-            f"core_{name}": m * chain.sigma**2 * each.gradient_bound / (2 * SUBGAUSSIAN**2)
-            + each.norm_bound / (2 * chain.sigma**2)
-            for name, each in bounds.items()
-        },
-    }
 
 
 # ---------------------------------------------------------------- claims
@@ -571,11 +568,6 @@ class CotParity(lab.Study):
             for seed in range(first, first + counts[n])
         ]
         return [*models, *map(Written, lengths), *(Bounded(bits, samples) for bits in BOUNDS)]
-
-    def measure(self, trial: Learned | Written | Bounded, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Learned):
-            return trained_parities(trial, progress)
-        return written_errors(trial) if isinstance(trial, Written) else both_bounds(trial)
 
     def provenance(self, table: lab.Rows) -> list[str]:
         rows = table.having("way")

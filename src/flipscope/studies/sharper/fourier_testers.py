@@ -83,6 +83,41 @@ class Target(lab.Trial):
     def cost(self) -> float:
         return float(self.sparsity * ((self.trials << (self.degree + 2)) + (RESTRICTIONS << self.free)))
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The class that the testers find, the bound that follows, and both by trials and by tail."""
+        for_function, for_box, for_degree, for_sparsity = generators(_seed(self), 4)
+        target = random_sum(self.length, self.sparsity, self.degree, for_function)
+        model, ends = _values(target), _range(target)
+        try:
+            box = black_box_bound(
+                model,
+                self.length,
+                SAMPLES,
+                value_range=ends,
+                tolerance=ROUNDING,
+                trials=self.trials,
+                free=self.free,
+                tail=TAIL,
+                max_degree=self.degree + 2,
+                restrictions=RESTRICTIONS,
+                seed=for_box,
+            )
+        except InputError:  # nothing was accepted, or only constants: judged as a result
+            box = None
+        queries = Queries(oracle(model, "logit"), self.length, ends)
+        means = [degree_mismatches(queries, degree, self.trials, for_degree) for degree in range(self.degree + 2)]
+        outside = _outside(model, self.length, ends, self.free, for_sparsity)
+        return {
+            "found_degree": box and box.degree,
+            "found_sparsity": box and box.sparsity,
+            "queries": box and box.queries,
+            "bound": box and box.bound.bound,
+            "degrees": [
+                first_within([float(np.abs(each[:count]).max()) for each in means], ROUNDING) for count in TRIALS
+            ],
+            "sparsities": [sparsity_at(outside, tail) for tail in TAILS],
+        }
+
 
 @dataclass(frozen=True)
 class Written(lab.Trial):
@@ -100,6 +135,19 @@ class Written(lab.Trial):
     def cost(self) -> float:
         return 20.0 * (self.trials << (self.degree + 2))
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The degree of the constructed network, with its output error as tolerance, and without tolerance."""
+        for_function, for_degree, for_strict = generators(_seed(self), 3)
+        target = random_sum(self.length, self.sparsity, self.degree, for_function)
+        network, error = fourier_network(target), output_error(target)
+        ends = _range(target, error)
+        options: dict[str, Any] = {"values": "logit", "value_range": ends, "trials": self.trials}
+        tolerant = first_degree(
+            network, self.length, max_degree=self.degree + 1, tolerance=error, seed=for_degree, **options
+        )
+        strict = degree_test(network, self.length, self.degree, tolerance=ROUNDING, seed=for_strict, **options)
+        return {"found_degree": tolerant.value, "error": error, "exactly": strict.accepted, "strict": strict.statistic}
+
 
 @dataclass(frozen=True)
 class Learned(Learning):
@@ -108,6 +156,42 @@ class Learned(Learning):
     tag = "learned"
 
     trials: int = 300
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The largest alternating mean of each degree, and the energies outside the largest coefficients."""
+        trained = lab.trained(self.recipe, progress)
+        data = self.recipe.data
+        assert isinstance(data, FourierData)
+        target = data.target()
+        low, high = ends = _range(target, MARGIN)
+
+        def model(bits: Tensor) -> Tensor:
+            with torch.no_grad():
+                return binary_logit(trained.model(bits)).double().clamp(low, high)
+
+        for_degree, for_sparsity, for_target = generators(_seed(self), 3)
+        with eval_mode(trained.model):
+            statistics = [
+                degree_test(
+                    model,
+                    self.length,
+                    degree,
+                    values="logit",
+                    value_range=ends,
+                    tolerance=high - low,  # no alternating mean is larger, so that no trial rejects
+                    trials=self.trials,
+                    seed=for_degree,
+                ).statistic
+                for degree in range(min(self.degree + 2, self.length))
+            ]
+            outside = _outside(model, self.length, ends, FREE, for_sparsity)
+        return {
+            "learned": converged(trained),
+            "epoch_loss": trained.history[-1].train_loss if trained.history else None,
+            "statistics": statistics,
+            "outside": outside,
+            "target_outside": _outside(_values(target), self.length, ends, FREE, for_target),
+        }
 
 
 def _seed(trial: Target | Written | Learned) -> int:
@@ -122,40 +206,6 @@ def _range(target: FourierSum, margin: float = 0.0) -> Range:
 
 def _values(target: FourierSum) -> Callable[[Tensor], Floats]:
     return lambda bits: target(bits.numpy().astype(np.uint8))
-
-
-def query_target(trial: Target) -> dict[str, Any]:
-    """The class that the testers find, the bound that follows, and both by trials and by tail."""
-    for_function, for_box, for_degree, for_sparsity = generators(_seed(trial), 4)
-    target = random_sum(trial.length, trial.sparsity, trial.degree, for_function)
-    model, ends = _values(target), _range(target)
-    try:
-        box = black_box_bound(
-            model,
-            trial.length,
-            SAMPLES,
-            value_range=ends,
-            tolerance=ROUNDING,
-            trials=trial.trials,
-            free=trial.free,
-            tail=TAIL,
-            max_degree=trial.degree + 2,
-            restrictions=RESTRICTIONS,
-            seed=for_box,
-        )
-    except InputError:  # nothing was accepted, or only constants: judged as a result
-        box = None
-    queries = Queries(oracle(model, "logit"), trial.length, ends)
-    means = [degree_mismatches(queries, degree, trial.trials, for_degree) for degree in range(trial.degree + 2)]
-    outside = _outside(model, trial.length, ends, trial.free, for_sparsity)
-    return {
-        "found_degree": box and box.degree,
-        "found_sparsity": box and box.sparsity,
-        "queries": box and box.queries,
-        "bound": box and box.bound.bound,
-        "degrees": [first_within([float(np.abs(each[:count]).max()) for each in means], ROUNDING) for count in TRIALS],
-        "sparsities": [sparsity_at(outside, tail) for tail in TAILS],
-    }
 
 
 def _outside(model: Model, length: int, ends: Range, free: int, seed: np.random.Generator) -> list[float]:
@@ -183,57 +233,6 @@ def sparsity_at(outside: Sequence[float], tail: float) -> int | None:
     """The sparsity that is accepted at this tail, minus 1 for the constant and at least 1; None if there is none."""
     many = first_within(outside, tail)
     return None if many is None else max(1, many - 1)
-
-
-def query_network(trial: Written) -> dict[str, Any]:
-    """The degree of the constructed network, with its output error as tolerance, and without tolerance."""
-    for_function, for_degree, for_strict = generators(_seed(trial), 3)
-    target = random_sum(trial.length, trial.sparsity, trial.degree, for_function)
-    network, error = fourier_network(target), output_error(target)
-    ends = _range(target, error)
-    options: dict[str, Any] = {"values": "logit", "value_range": ends, "trials": trial.trials}
-    tolerant = first_degree(
-        network, trial.length, max_degree=trial.degree + 1, tolerance=error, seed=for_degree, **options
-    )
-    strict = degree_test(network, trial.length, trial.degree, tolerance=ROUNDING, seed=for_strict, **options)
-    return {"found_degree": tolerant.value, "error": error, "exactly": strict.accepted, "strict": strict.statistic}
-
-
-def query_model(trial: Learned, progress: lab.Progress) -> dict[str, Any]:
-    """The largest alternating mean of each degree, and the energies outside the largest coefficients."""
-    trained = lab.trained(trial.recipe, progress)
-    data = trial.recipe.data
-    assert isinstance(data, FourierData)
-    target = data.target()
-    low, high = ends = _range(target, MARGIN)
-
-    def model(bits: Tensor) -> Tensor:
-        with torch.no_grad():
-            return binary_logit(trained.model(bits)).double().clamp(low, high)
-
-    for_degree, for_sparsity, for_target = generators(_seed(trial), 3)
-    with eval_mode(trained.model):
-        statistics = [
-            degree_test(
-                model,
-                trial.length,
-                degree,
-                values="logit",
-                value_range=ends,
-                tolerance=high - low,  # no alternating mean is larger, so that no trial rejects
-                trials=trial.trials,
-                seed=for_degree,
-            ).statistic
-            for degree in range(min(trial.degree + 2, trial.length))
-        ]
-        outside = _outside(model, trial.length, ends, FREE, for_sparsity)
-    return {
-        "learned": converged(trained),
-        "epoch_loss": trained.history[-1].train_loss if trained.history else None,
-        "statistics": statistics,
-        "outside": outside,
-        "target_outside": _outside(_values(target), trial.length, ends, FREE, for_target),
-    }
 
 
 def target_row(row: lab.Row) -> lab.Row:
@@ -595,11 +594,6 @@ class FourierTesters(lab.Study):
         if plan["long"]:
             models += [plan["long"] | place for place in functions_of((1,), degrees, plan["models"])]
         return [*targets, *written, *(Learned(**each) for each in models)]
-
-    def measure(self, trial: Target | Written | Learned, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Learned):
-            return query_model(trial, progress)
-        return query_target(trial) if isinstance(trial, Target) else query_network(trial)
 
     def row(self, trial: Target | Written | Learned, outcome: lab.Outcome) -> lab.Row:
         row = super().row(trial, outcome)

@@ -67,6 +67,23 @@ class Function(Learning):
 
     arm: Arm = "classes"
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """How the training went, its gap, and Sigma estimated from its losses."""
+        trained = lab.trained(self.recipe, progress)
+        losses = gap(self.recipe, trained.model)
+        return {
+            "learned": converged(trained),
+            "taken": trained.fitted.steps,
+            "epoch_loss": trained.history[-1].train_loss if trained.history else None,
+            "train": losses.train,
+            "everywhere": losses.everywhere.value,
+            "gap": losses.value.value,
+            "gap_low": losses.value.low,
+            "gap_high": losses.value.high,
+            "exact": losses.exact,
+            "subgaussian": estimated_subgaussian(losses.errors),
+        }
+
 
 @dataclass(frozen=True)
 class Noise(lab.Trial):
@@ -87,36 +104,17 @@ class Noise(lab.Trial):
         """The cost in the units of a training's."""
         return float(len(self.mesh) * self.functions * self.draws * self.length)
 
-
-def measured_gap(trial: Function, progress: lab.Progress) -> dict[str, Any]:
-    """How the training went, its gap, and Sigma estimated from its losses."""
-    trained = lab.trained(trial.recipe, progress)
-    losses = gap(trial.recipe, trained.model)
-    return {
-        "learned": converged(trained),
-        "taken": trained.fitted.steps,
-        "epoch_loss": trained.history[-1].train_loss if trained.history else None,
-        "train": losses.train,
-        "everywhere": losses.everywhere.value,
-        "gap": losses.value.value,
-        "gap_low": losses.value.low,
-        "gap_high": losses.value.high,
-        "exact": losses.exact,
-        "subgaussian": estimated_subgaussian(losses.errors),
-    }
-
-
-def measured_perturbation(trial: Noise, progress: lab.Progress) -> dict[str, Any]:
-    """P at each sigma: the largest over random functions, as in § 2.3."""
-    largest = []
-    for number, sigma in enumerate(trial.mesh):
-        perturbations = class_perturbations(
-            trial.sparsity, trial.degree, trial.length, sigma,
-            functions=trial.functions, draws=trial.draws, strings=trial.strings, seed=trial.degree,
-        )  # fmt: skip
-        largest.append(max(each.perturbation for each in perturbations))
-        progress(number + 1, len(trial.mesh))
-    return {"perturbation": largest}
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """P at each sigma: the largest over random functions, as in § 2.3."""
+        largest = []
+        for number, sigma in enumerate(self.mesh):
+            perturbations = class_perturbations(
+                self.sparsity, self.degree, self.length, sigma,
+                functions=self.functions, draws=self.draws, strings=self.strings, seed=self.degree,
+            )  # fmt: skip
+            largest.append(max(each.perturbation for each in perturbations))
+            progress(number + 1, len(self.mesh))
+        return {"perturbation": largest}
 
 
 def class_bounds(
@@ -622,9 +620,6 @@ class GeneralizationGap(lab.Study):
             ]
         classes = {(trial.sparsity, trial.degree, trial.length) for trial in learned}
         return [*learned, *(Noise(*each, **plan["noise"]) for each in sorted(classes))]
-
-    def measure(self, trial: Function | Noise, progress: lab.Progress) -> lab.Outcome:
-        return measured_perturbation(trial, progress) if isinstance(trial, Noise) else measured_gap(trial, progress)
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
         """A row for each trained function, with the bounds of its class, which need the outcomes of noise trials."""

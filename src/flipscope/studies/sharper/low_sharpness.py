@@ -57,41 +57,40 @@ class Flatness(Learning):
     probes: int = 99
     lanczos: int = 0
 
-
-def both_networks(trial: Flatness, progress: lab.Progress) -> dict[str, Any]:
-    """Traces and norms of the learned and of the constructed network."""
-    recipe = trial.recipe
-    trained = lab.trained(recipe, progress)
-    assert isinstance(recipe.data, FourierData)
-    training_set = recipe.data.strings()
-    bits, values = training_set.bits[:TRACED], training_set.labels[:TRACED]
-    model, made = trained.transformer, fourier_network(recipe.data.target())
-    with torch.no_grad():
-        made_values = made(
-            torch.from_numpy(bits)
-        ).numpy()  # targets for the construction, which with mask 0 does not interpolate f
-    learned = _curvature(model, bits, values, trial, ("trace",))
-    written = _curvature(made, bits, made_values, trial) if trial.lanczos else None
-    assert learned.trace is not None
-    outcome: dict[str, Any] = {
-        "learned": converged(trained),
-        "gap": gap(recipe, model).value.value,
-        "loss": learned.loss,
-        "trace": learned.trace.value.value,
-        "trace_low": learned.trace.value.low,
-        "trace_high": learned.trace.value.high,
-        "gradients": squared_gradients(model, bits).gauss_newton_trace,
-        "norm": weight_norm(model, positions=True),
-        "made_trace": squared_gradients(made, bits).gauss_newton_trace,
-        "made_norm": math.sqrt(made.squared_norm()),
-    }
-    for name, each in (("", learned), ("made_", written)):
-        if each is not None and each.eigenvalues is not None and each.density is not None:
-            outcome[f"{name}top"] = each.eigenvalues.top.values
-            outcome[f"{name}bottom"] = each.eigenvalues.bottom.values
-            outcome[f"{name}nodes"] = each.density.nodes
-            outcome[f"{name}weights"] = each.density.weights * each.parameters
-    return outcome
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Traces and norms of the learned and of the constructed network."""
+        recipe = self.recipe
+        trained = lab.trained(recipe, progress)
+        assert isinstance(recipe.data, FourierData)
+        training_set = recipe.data.strings()
+        bits, values = training_set.bits[:TRACED], training_set.labels[:TRACED]
+        model, made = trained.transformer, fourier_network(recipe.data.target())
+        with torch.no_grad():
+            made_values = made(
+                torch.from_numpy(bits)
+            ).numpy()  # targets for the construction, which with mask 0 does not interpolate f
+        learned = _curvature(model, bits, values, self, ("trace",))
+        written = _curvature(made, bits, made_values, self) if self.lanczos else None
+        assert learned.trace is not None
+        outcome: dict[str, Any] = {
+            "learned": converged(trained),
+            "gap": gap(recipe, model).value.value,
+            "loss": learned.loss,
+            "trace": learned.trace.value.value,
+            "trace_low": learned.trace.value.low,
+            "trace_high": learned.trace.value.high,
+            "gradients": squared_gradients(model, bits).gauss_newton_trace,
+            "norm": weight_norm(model, positions=True),
+            "made_trace": squared_gradients(made, bits).gauss_newton_trace,
+            "made_norm": math.sqrt(made.squared_norm()),
+        }
+        for name, each in (("", learned), ("made_", written)):
+            if each is not None and each.eigenvalues is not None and each.density is not None:
+                outcome[f"{name}top"] = each.eigenvalues.top.values
+                outcome[f"{name}bottom"] = each.eigenvalues.bottom.values
+                outcome[f"{name}nodes"] = each.density.nodes
+                outcome[f"{name}weights"] = each.density.weights * each.parameters
+        return outcome
 
 
 def _curvature(
@@ -423,9 +422,6 @@ class LowSharpness(lab.Study):
             for training, chosen, spectra in arms
             for each in chosen
         ]
-
-    def measure(self, trial: Flatness, progress: lab.Progress) -> lab.Outcome:
-        return both_networks(trial, progress)
 
     def row(self, trial: Flatness, outcome: lab.Outcome) -> lab.Row:
         return with_ratios(trial, super().row(trial, outcome))

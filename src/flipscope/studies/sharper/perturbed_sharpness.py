@@ -73,6 +73,19 @@ class Perturbed(lab.Trial):
         """A trace sums over all parameters, most of which are in three square matrices."""
         return float(len(self.mesh) * self.draws * (self.length + 20) ** 2)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The trace without noise, and for each size of noise its change, the largest trace and the standard error."""
+        network, strings, stream = _network(self)
+        sigmas = tuple(each if self.noise == "std" else math.sqrt(each) for each in self.mesh)
+        traces = trace_changes(network, strings, sigmas, draws=self.draws, probes=self.probes, seed=stream)
+        return {
+            "base": traces[0].base,
+            "sigma": list(sigmas),
+            "change": [each.change for each in traces],
+            "trace": [each.largest for each in traces],
+            "error": [each.error for each in traces],
+        }
+
 
 @dataclass(frozen=True)
 class Slice(lab.Trial):
@@ -92,6 +105,39 @@ class Slice(lab.Trial):
     def cost(self) -> float:
         return float(self.points * self.length / 20)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Losses against the unperturbed outputs, along a shift of the MLP's biases and along Gaussian directions."""
+        network, strings, stream = _network(self)
+        offsets = np.linspace(-SHIFT, SHIFT, self.points)
+        losses = np.empty(self.points)
+        with (
+            asked(as_settled(network), strings, None) as (evaluation, before),
+            MovableParameters(chosen(network, ["bias"])) as moving,
+        ):
+            for place, offset in enumerate(offsets):
+                moving.to(torch.ones(moving.count), float(offset))
+                losses[place] = float((evaluation.outputs() - before).square().mean())
+            outputs = before.numpy()
+        numbers = sum(each.numel() for each in network.parameters())
+        reach = NOISIEST * math.sqrt(numbers)  # a draw of noise has about this length
+        random = landscape(
+            network,
+            strings,
+            outputs,
+            directions=self.directions,
+            points=self.points,
+            reach=reach,
+            normalise="none",
+            seed=stream,
+        )
+        return {
+            "offset": offsets,
+            "loss": losses,
+            "minima": minima(losses),
+            "random_offset": random.offsets / math.sqrt(numbers),
+            "random_loss": random.losses,
+        }
+
 
 def _network(trial: Perturbed | Slice) -> tuple[FourierNetwork, Bits, np.random.Generator]:
     """The network with mask 0 of a random function, strings to evaluate it on, and a stream for the rest."""
@@ -99,20 +145,6 @@ def _network(trial: Perturbed | Slice) -> tuple[FourierNetwork, Bits, np.random.
     for_function, for_strings, rest = generators(seed, 3)
     network = fourier_network(random_sum(trial.length, trial.sparsity, trial.degree, for_function))
     return network, random_strings(for_strings, trial.strings, trial.length), rest
-
-
-def noisy_traces(trial: Perturbed) -> dict[str, Any]:
-    """The trace without noise, and for each size of noise its change, the largest trace and the standard error."""
-    network, strings, stream = _network(trial)
-    sigmas = tuple(each if trial.noise == "std" else math.sqrt(each) for each in trial.mesh)
-    traces = trace_changes(network, strings, sigmas, draws=trial.draws, probes=trial.probes, seed=stream)
-    return {
-        "base": traces[0].base,
-        "sigma": list(sigmas),
-        "change": [each.change for each in traces],
-        "trace": [each.largest for each in traces],
-        "error": [each.error for each in traces],
-    }
 
 
 def rows_by_noise(trial: Perturbed, outcome: lab.Outcome) -> list[lab.Row]:
@@ -142,40 +174,6 @@ def rows_by_noise(trial: Perturbed, outcome: lab.Outcome) -> list[lab.Row]:
             }
         )
     return rows
-
-
-def loss_slices(trial: Slice) -> dict[str, Any]:
-    """Losses against the unperturbed outputs, along a shift of all biases of the MLP and along Gaussian directions."""
-    network, strings, stream = _network(trial)
-    offsets = np.linspace(-SHIFT, SHIFT, trial.points)
-    losses = np.empty(trial.points)
-    with (
-        asked(as_settled(network), strings, None) as (evaluation, before),
-        MovableParameters(chosen(network, ["bias"])) as moving,
-    ):
-        for place, offset in enumerate(offsets):
-            moving.to(torch.ones(moving.count), float(offset))
-            losses[place] = float((evaluation.outputs() - before).square().mean())
-        outputs = before.numpy()
-    numbers = sum(each.numel() for each in network.parameters())
-    reach = NOISIEST * math.sqrt(numbers)  # a draw of noise has about this length
-    random = landscape(
-        network,
-        strings,
-        outputs,
-        directions=trial.directions,
-        points=trial.points,
-        reach=reach,
-        normalise="none",
-        seed=stream,
-    )
-    return {
-        "offset": offsets,
-        "loss": losses,
-        "minima": minima(losses),
-        "random_offset": random.offsets / math.sqrt(numbers),
-        "random_loss": random.losses,
-    }
 
 
 def minima(losses: Float64[np.ndarray, " point"]) -> int:
@@ -459,9 +457,6 @@ class PerturbedSharpness(lab.Study):
             for degree, seed in itertools.product(degrees, functions)
         ]
         return [*noisy, *slices]
-
-    def measure(self, trial: Perturbed | Slice, progress: lab.Progress) -> lab.Outcome:
-        return noisy_traces(trial) if isinstance(trial, Perturbed) else loss_slices(trial)
 
     def rows(self, trial: Perturbed | Slice, outcome: lab.Outcome) -> list[lab.Row]:
         if isinstance(trial, Perturbed):

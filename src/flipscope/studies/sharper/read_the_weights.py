@@ -58,45 +58,44 @@ class Readable(lab.Trial):
         """The most steps that a training takes."""
         return self.epochs * -(-self.samples // self.batch)
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """How the training went, the components that its matrix shows, and the MLP as a curve."""
+        f = target_of(self)
+        model = ReadableNetwork(ReadableNetworkConfig(length=self.length, hidden=self.hidden), seed=self.seed)
+        streams = generators(np.random.default_rng([self.seed, _STRINGS]), 2)
+        strings, fresh = (random_strings(stream, self.samples, self.length) for stream in streams)
+        start = most_turns(model, fresh)
+        fitted = fit(
+            model,
+            Examples(strings, f(strings).astype(np.float32)),
+            Examples(fresh, f(fresh).astype(np.float32)),
+            learning_rate=self.lr,
+            batch=self.batch,
+            seed=self.seed,
+            optimiser="adamw",
+            weight_decay=self.weight_decay,
+            loss="mse",
+            decay_after=None,
+            stop_after=None,
+            max_epochs=self.epochs,
+            restore="last",
+            callback=lambda moment: _report(moment, self, progress),
+            until=_learned,
+        )
+        last = fitted.history[-1] if fitted.history else None
+        return {
+            "train_loss": None if last is None else last.train_loss,
+            "loss": None if last is None else last.validation_loss,
+            "steps": fitted.steps,
+            "stopped": fitted.stopped,
+            **read_weights(model, f, fresh, self.seed),
+            "turns_at_start": start,
+        }
+
 
 def target_of(trial: Readable) -> FourierSum:
     """The function: sets of one size, coefficients |N(0, 1)| of norm 1."""
     return random_sum(trial.length, trial.sparsity, trial.degree, seed=trial.seed)
-
-
-def trained_network(trial: Readable, progress: lab.Progress) -> lab.Outcome:
-    """How the training went, the components that its matrix shows, and the MLP as a curve."""
-    f = target_of(trial)
-    model = ReadableNetwork(ReadableNetworkConfig(length=trial.length, hidden=trial.hidden), seed=trial.seed)
-    streams = generators(np.random.default_rng([trial.seed, _STRINGS]), 2)
-    strings, fresh = (random_strings(stream, trial.samples, trial.length) for stream in streams)
-    start = most_turns(model, fresh)
-    fitted = fit(
-        model,
-        Examples(strings, f(strings).astype(np.float32)),
-        Examples(fresh, f(fresh).astype(np.float32)),
-        learning_rate=trial.lr,
-        batch=trial.batch,
-        seed=trial.seed,
-        optimiser="adamw",
-        weight_decay=trial.weight_decay,
-        loss="mse",
-        decay_after=None,
-        stop_after=None,
-        max_epochs=trial.epochs,
-        restore="last",
-        callback=lambda moment: _report(moment, trial, progress),
-        until=_learned,
-    )
-    last = fitted.history[-1] if fitted.history else None
-    return {
-        "train_loss": None if last is None else last.train_loss,
-        "loss": None if last is None else last.validation_loss,
-        "steps": fitted.steps,
-        "stopped": fitted.stopped,
-        **read_weights(model, f, fresh, trial.seed),
-        "turns_at_start": start,
-    }
 
 
 def _report(moment: Moment, trial: Readable, progress: lab.Progress) -> None:
@@ -414,9 +413,6 @@ class ReadTheWeights(lab.Study):
         plan = dict(self.scales[scale].settings)
         first, networks = plan.pop("first_seed"), plan.pop("networks")
         return [Readable(seed, **plan) for seed in range(first, first + networks)]
-
-    def measure(self, trial: Readable, progress: lab.Progress) -> lab.Outcome:
-        return trained_network(trial, progress)
 
     def row(self, trial: Readable, outcome: lab.Outcome) -> lab.Row:
         return {**super().row(trial, outcome), **counted_columns(outcome, trial.degree)}

@@ -65,6 +65,22 @@ class Formula(lab.Trial):
     length: int
     layers: int = 1
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """ln N at eps = 1 with all constants, by the largest norms of rows, and the order without them."""
+        one = MatrixNorms(WIDTH, 1.0, 1.0, float(WIDTH))
+        count = SAMPLES * (self.length + 1)
+        if self.result == "Lem 4.5":
+            return {"log_size": math.log(matrix_cover(WIDTH, 1.0, 1.0, count, largest=1.0))}
+        covers: dict[str, Cover] = {
+            "Cor 4.4": heads_cover([HeadNorms(one, one)]),
+            "Lem A.11": heads_cover([HeadNorms(one, one)], positions=1.0),
+            "Lem A.12": heads_cover([HeadNorms(one, one)] * HEADS),
+            "Thm A.17": network_cover(NetworkNorms.uniform(self.layers, WIDTH)),
+        }
+        cover = covers[self.result]
+        size = cover.log_size(0.0, math.log(SAMPLES), self.length, "rows").item()
+        return {"log_size": size, "log_order": cover.log_order()}
+
 
 @dataclass(frozen=True)
 class Constructed(lab.Trial):
@@ -75,6 +91,17 @@ class Constructed(lab.Trial):
     length: int
     relevant: int
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """ln N of the class that holds the construction, at eps = 1, by both forms of Lem 4.5."""
+        if self.length <= LONGEST_BUILT:
+            head, radius = built_head(self.mapping, self.length, self.relevant)
+        else:
+            width = self.length + (3 if self.mapping == "deterministic" else 1)
+            head, radius = constructed_head(self.mapping, math.log(self.length), width, self.relevant)
+        cover = heads_cover([head], radius=radius)
+        sizes = {form: cover.log_size(0.0, math.log(SAMPLES), self.length, form).item() for form in ("rows", "sums")}
+        return {"log_rows": sizes["rows"], "log_sums": sizes["sums"]}
+
 
 @dataclass(frozen=True)
 class Limit(lab.Trial):
@@ -84,6 +111,19 @@ class Limit(lab.Trial):
     mapping: Mapping
     relevant: int
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The power of ln T in ln N by sums of norms between the two lengths: with all constants, and of the order."""
+        logs, sizes, orders = [], [], []
+        for length in LIMITS:
+            logs.append(math.log(length))
+            width = length + (3 if self.mapping == "deterministic" else 1)
+            head, radius = constructed_head(self.mapping, logs[-1], width, self.relevant)
+            cover = heads_cover([head], radius=radius)
+            sizes.append(cover.log_size(0.0, math.log(SAMPLES), length, "sums").item())
+            orders.append(cover.log_order("sums") + math.log(math.log(SAMPLES) + logs[-1]))
+        doubled = math.log(logs[1] / logs[0])
+        return {"power": (sizes[1] - sizes[0]) / doubled, "power_of_order": (orders[1] - orders[0]) / doubled}
+
 
 @dataclass(frozen=True)
 class Perturbed(lab.Trial):
@@ -92,6 +132,39 @@ class Perturbed(lab.Trial):
     tag = "perturbed"
     seed: int
     pairs: int
+
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """For how many pairs the change exceeds the bound of A.17, with the correct product and the printed one."""
+        rng = np.random.default_rng(self.seed)
+        config = AttentionNetworkConfig(
+            length=TOKENS,
+            width=PERTURBED_WIDTH,
+            layers=2,
+            activation="relu",
+            normalise=True,
+            mapping="bag",
+            basis="random",
+        )
+        ours, theirs = (AttentionNetwork(config, dtype=torch.float64) for _ in range(2))
+        over: dict[bool, list[float]] = {False: [], True: []}
+        for _ in range(self.pairs):
+            for layer in range(2):
+                size, step = 10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-3, 0)
+                for name in ("query", "key", "value", "mix"):
+                    first = size * rng.normal(size=(PERTURBED_WIDTH, PERTURBED_WIDTH))
+                    for model, matrix in ((ours, first), (theirs, first + step * rng.normal(size=first.shape))):
+                        getattr(model.heads(layer)[0], name).data = torch.from_numpy(matrix)
+            rows = torch.from_numpy(rng.normal(size=(1, TOKENS, PERTURBED_WIDTH)))
+            rows = rows / rows.norm(dim=2, keepdim=True).clamp(min=1)
+            changed, contributions, factors = network_change(ours, theirs, rows)
+            for printed, ratios in over.items():
+                ratios.append(changed / float(np.exp(log_amplifications(factors, as_printed=printed)) @ contributions))
+        return {
+            "broken": sum(not ratio <= 1 + 1e-9 for ratio in over[False]),  # written so that NaN counts as broken
+            "broken_printed": sum(not ratio <= 1 + 1e-9 for ratio in over[True]),
+            "worst": float(np.max(over[False])),
+            "worst_printed": float(np.max(over[True])),
+        }
 
 
 @dataclass(frozen=True)
@@ -110,22 +183,44 @@ class Trained(lab.Trial):
     def cost(self) -> float:
         return self.steps * self.samples * self.length * self.width * (1.0 if self.layers == 1 else 4.0 * self.layers)
 
-
-def formula(trial: Formula) -> dict[str, float]:
-    """ln N at eps = 1 with all constants, by the largest norms of rows, and the order without them."""
-    one = MatrixNorms(WIDTH, 1.0, 1.0, float(WIDTH))
-    count = SAMPLES * (trial.length + 1)
-    if trial.result == "Lem 4.5":
-        return {"log_size": math.log(matrix_cover(WIDTH, 1.0, 1.0, count, largest=1.0))}
-    covers: dict[str, Cover] = {
-        "Cor 4.4": heads_cover([HeadNorms(one, one)]),
-        "Lem A.11": heads_cover([HeadNorms(one, one)], positions=1.0),
-        "Lem A.12": heads_cover([HeadNorms(one, one)] * HEADS),
-        "Thm A.17": network_cover(NetworkNorms.uniform(trial.layers, WIDTH)),
-    }
-    cover = covers[trial.result]
-    size = cover.log_size(0.0, math.log(SAMPLES), trial.length, "rows").item()
-    return {"log_size": size, "log_order": cover.log_order()}
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """Training and test loss of a network, and the bound of Lem 2.2 on their difference from its own norms."""
+        config = AttentionNetworkConfig(
+            length=self.length,
+            width=self.width,
+            layers=self.layers,
+            activation="relu",
+            normalise=True,
+            basis="random",
+            basis_seed=self.seed,
+        )
+        sizes = {"train": self.samples, "test": TEST}
+        sets = draw(parse(FUNCTION, self.length), self.length, sizes, self.seed)
+        model = AttentionNetwork(config, seed=self.seed)
+        fit(
+            model,
+            sets["train"],
+            sets["train"],  # validated on the training set: no other strings are seen
+            learning_rate=RATE,
+            batch=self.samples,
+            seed=self.seed,
+            decay_after=None,
+            stop_after=None,
+            max_epochs=None,
+            max_steps=self.steps,
+        )
+        before, after = (_losses(model, sets[name]) for name in ("train", "test"))
+        best = next(each for each in summary(model, self.length, self.samples).bounds if each.form == "best")
+        needed = best.log_samples_needed
+        return {
+            "train_loss": before[0],
+            "test_loss": after[0],
+            "test_accuracy": after[1],
+            "gap": after[0] - before[0],
+            "bound": best.value,
+            "range": best.trivial,
+            "log10_needed": None if needed is None else needed / math.log(10),
+        }
 
 
 def constructed_head(mapping: Mapping, log_length: float, width: int, relevant: int) -> tuple[HeadNorms, float]:
@@ -147,60 +242,6 @@ def built_head(mapping: Mapping, length: int, relevant: int) -> tuple[HeadNorms,
     query, key, value, mix = (part.detach().numpy() for part in (head.query, head.key, head.value, head.mix))
     joined = (value @ mix)[:, :1]  # the other columns are 0, and w reads the first
     return HeadNorms.of(query, key, joined), norms_of(model, length).radius
-
-
-def constructed(trial: Constructed) -> dict[str, float]:
-    """ln N of the class that holds the construction, at eps = 1, by both forms of Lem 4.5."""
-    if trial.length <= LONGEST_BUILT:
-        head, radius = built_head(trial.mapping, trial.length, trial.relevant)
-    else:
-        width = trial.length + (3 if trial.mapping == "deterministic" else 1)
-        head, radius = constructed_head(trial.mapping, math.log(trial.length), width, trial.relevant)
-    cover = heads_cover([head], radius=radius)
-    sizes = {form: cover.log_size(0.0, math.log(SAMPLES), trial.length, form).item() for form in ("rows", "sums")}
-    return {"log_rows": sizes["rows"], "log_sums": sizes["sums"]}
-
-
-def limit(trial: Limit) -> dict[str, float]:
-    """The power of ln T in ln N by sums of norms between the two lengths: with all constants, and of the order."""
-    logs, sizes, orders = [], [], []
-    for length in LIMITS:
-        logs.append(math.log(length))
-        width = length + (3 if trial.mapping == "deterministic" else 1)
-        head, radius = constructed_head(trial.mapping, logs[-1], width, trial.relevant)
-        cover = heads_cover([head], radius=radius)
-        sizes.append(cover.log_size(0.0, math.log(SAMPLES), length, "sums").item())
-        orders.append(cover.log_order("sums") + math.log(math.log(SAMPLES) + logs[-1]))
-    doubled = math.log(logs[1] / logs[0])
-    return {"power": (sizes[1] - sizes[0]) / doubled, "power_of_order": (orders[1] - orders[0]) / doubled}
-
-
-def perturbed(trial: Perturbed) -> dict[str, float]:
-    """For how many pairs the change exceeds the bound of A.17, with the correct product and with the printed one."""
-    rng = np.random.default_rng(trial.seed)
-    config = AttentionNetworkConfig(
-        length=TOKENS, width=PERTURBED_WIDTH, layers=2, activation="relu", normalise=True, mapping="bag", basis="random"
-    )
-    ours, theirs = (AttentionNetwork(config, dtype=torch.float64) for _ in range(2))
-    over: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(trial.pairs):
-        for layer in range(2):
-            size, step = 10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-3, 0)
-            for name in ("query", "key", "value", "mix"):
-                first = size * rng.normal(size=(PERTURBED_WIDTH, PERTURBED_WIDTH))
-                for model, matrix in ((ours, first), (theirs, first + step * rng.normal(size=first.shape))):
-                    getattr(model.heads(layer)[0], name).data = torch.from_numpy(matrix)
-        rows = torch.from_numpy(rng.normal(size=(1, TOKENS, PERTURBED_WIDTH)))
-        rows = rows / rows.norm(dim=2, keepdim=True).clamp(min=1)
-        changed, contributions, factors = network_change(ours, theirs, rows)
-        for printed, ratios in over.items():
-            ratios.append(changed / float(np.exp(log_amplifications(factors, as_printed=printed)) @ contributions))
-    return {
-        "broken": sum(not ratio <= 1 + 1e-9 for ratio in over[False]),  # written so that NaN counts as broken
-        "broken_printed": sum(not ratio <= 1 + 1e-9 for ratio in over[True]),
-        "worst": float(np.max(over[False])),
-        "worst_printed": float(np.max(over[True])),
-    }
 
 
 @torch.no_grad()
@@ -228,46 +269,6 @@ def network_change(
 
 def _largest(rows: torch.Tensor) -> float:
     return float(rows.norm(dim=-1).max())
-
-
-def trained(trial: Trained) -> dict[str, float | None]:
-    """Training and test loss of a network, and the bound of Lem 2.2 on their difference from its own norms."""
-    config = AttentionNetworkConfig(
-        length=trial.length,
-        width=trial.width,
-        layers=trial.layers,
-        activation="relu",
-        normalise=True,
-        basis="random",
-        basis_seed=trial.seed,
-    )
-    sizes = {"train": trial.samples, "test": TEST}
-    sets = draw(parse(FUNCTION, trial.length), trial.length, sizes, trial.seed)
-    model = AttentionNetwork(config, seed=trial.seed)
-    fit(
-        model,
-        sets["train"],
-        sets["train"],  # validated on the training set: no other strings are seen
-        learning_rate=RATE,
-        batch=trial.samples,
-        seed=trial.seed,
-        decay_after=None,
-        stop_after=None,
-        max_epochs=None,
-        max_steps=trial.steps,
-    )
-    before, after = (_losses(model, sets[name]) for name in ("train", "test"))
-    best = next(each for each in summary(model, trial.length, trial.samples).bounds if each.form == "best")
-    needed = best.log_samples_needed
-    return {
-        "train_loss": before[0],
-        "test_loss": after[0],
-        "test_accuracy": after[1],
-        "gap": after[0] - before[0],
-        "bound": best.value,
-        "range": best.trivial,
-        "log10_needed": None if needed is None else needed / math.log(10),
-    }
 
 
 @torch.no_grad()
@@ -567,13 +568,6 @@ def _needed(rows: lab.Rows, axis: str) -> lab.Panel:
 
 
 AnyTrial = Formula | Constructed | Limit | Perturbed | Trained
-MEASURES: dict[type[lab.Trial], Callable[..., lab.Outcome]] = {
-    Formula: formula,
-    Constructed: constructed,
-    Limit: limit,
-    Perturbed: perturbed,
-    Trained: trained,
-}
 RELEVANT = (2, 3, 4, 5, 6)  # bits of the constructions
 USUAL = {"length": 50, "samples": 100, "width": 32, "layers": 1}
 
@@ -630,9 +624,6 @@ class Capacity(lab.Study):
         seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
         models = [Trained(**shape, seed=seed, steps=plan["steps"]) for shape in chosen for seed in seeds]
         return [*formulas, *deep, *constructions, *limits, *pairs, *models]
-
-    def measure(self, trial: AnyTrial, progress: lab.Progress) -> lab.Outcome:
-        return MEASURES[type(trial)](trial)
 
     def row(self, trial: AnyTrial, outcome: lab.Outcome) -> lab.Row:
         return {"kind": type(trial).__name__.lower(), **super().row(trial, outcome)}

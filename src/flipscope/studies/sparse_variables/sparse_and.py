@@ -84,6 +84,39 @@ class Chain(lab.Trial):
         plain = sparse_recipe(self.gate, self.length, seed, samples=samples, heads=self.heads, **settings)
         return dataclasses.replace(plain, log=(on_training_set(plain),))
 
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The trainings of a chain; each is a stored model, so that a chain that was killed goes on where it was."""
+        rung, trainings = 0, []
+        for number in range(self.trainings):
+            samples = self.samples(rung)
+
+            def told(done: int, _most: int, before: int = number * self.steps) -> None:
+                progress(before + min(done, self.steps), self.trainings * self.steps)
+
+            fitted = lab.trained(self.recipe(samples, number), told).fitted
+            accuracies = [line.validation_accuracy for line in fitted.history]
+            _, losses = series(fitted.log, "training_set.loss")
+            _, rights = series(fitted.log, "training_set.accuracy")
+            won = max(accuracies, default=0.0) > SUCCESS
+            fits = any(loss < FITTED and right == 1 for loss, right in zip(losses, rights, strict=True))
+            trainings.append((samples, won, fitted.steps, max(accuracies, default=0.0), min(losses), max(rights), fits))
+            rung += -1 if won else 1
+        names = ("samples", "success", "taken", "accuracy", "train_loss", "train_accuracy", "fits")
+        table: dict[str, np.ndarray] = {
+            name: np.array(each) for name, each in zip(names, zip(*trainings, strict=True), strict=True)
+        }
+        if self.stop or self.trainings > 1:
+            return table
+        history = fitted.history
+        curves = {
+            "step": [line.steps for line in history],
+            "batch_loss": [line.train_loss for line in history],
+            "set_loss": losses[1:],  # without the loss before the first step
+            "validation_loss": [line.validation_loss for line in history],
+            "validation_accuracy": accuracies,
+        }
+        return table | {f"curve_{name}": np.array(values) for name, values in curves.items()}
+
 
 @dataclass(frozen=True)
 class Learner(lab.Trial):
@@ -94,39 +127,14 @@ class Learner(lab.Trial):
     samples: tuple[int, ...]
     draws: int
 
-
-def climb(trial: Chain, progress: lab.Progress) -> lab.Outcome:
-    """The trainings of a chain; each is a stored model, so that a chain that was killed goes on where it was."""
-    rung, trainings = 0, []
-    for number in range(trial.trainings):
-        samples = trial.samples(rung)
-
-        def told(done: int, _most: int, before: int = number * trial.steps) -> None:
-            progress(before + min(done, trial.steps), trial.trainings * trial.steps)
-
-        fitted = lab.trained(trial.recipe(samples, number), told).fitted
-        accuracies = [line.validation_accuracy for line in fitted.history]
-        _, losses = series(fitted.log, "training_set.loss")
-        _, rights = series(fitted.log, "training_set.accuracy")
-        won = max(accuracies, default=0.0) > SUCCESS
-        fits = any(loss < FITTED and right == 1 for loss, right in zip(losses, rights, strict=True))
-        trainings.append((samples, won, fitted.steps, max(accuracies, default=0.0), min(losses), max(rights), fits))
-        rung += -1 if won else 1
-    names = ("samples", "success", "taken", "accuracy", "train_loss", "train_accuracy", "fits")
-    table: dict[str, np.ndarray] = {
-        name: np.array(each) for name, each in zip(names, zip(*trainings, strict=True), strict=True)
-    }
-    if trial.stop or trial.trainings > 1:
-        return table
-    history = fitted.history
-    curves = {
-        "step": [line.steps for line in history],
-        "batch_loss": [line.train_loss for line in history],
-        "set_loss": losses[1:],  # without the loss before the first step
-        "validation_loss": [line.validation_loss for line in history],
-        "validation_accuracy": accuracies,
-    }
-    return table | {f"curve_{name}": np.array(values) for name, values in curves.items()}
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """How often, for each number of strings, only one triple is consistent."""
+        hits = []
+        for place, samples in enumerate(self.samples):
+            stream = np.random.default_rng([self.length, samples])
+            hits.append(sum(only_one_triple(self.length, samples, stream) for _ in range(self.draws)))
+            progress(place + 1, len(self.samples))
+        return {"hits": np.array(hits)}
 
 
 def rows_of(trial: lab.Trial, outcome: lab.Outcome) -> list[lab.Row]:
@@ -171,16 +179,6 @@ def only_one_triple(length: int, samples: int, stream: np.random.Generator) -> b
     free = (both.T @ negative) == 0  # [pair, bit]: the triple is 1 on no negative string
     free &= np.arange(RELEVANT + others) > pairs[:, 1:]  # each triple once
     return int(free.sum()) == 1  # the right one agrees in any case
-
-
-def keep_all(trial: Learner, progress: lab.Progress) -> lab.Outcome:
-    """How often, for each number of strings, only one triple is consistent."""
-    hits = []
-    for place, samples in enumerate(trial.samples):
-        stream = np.random.default_rng([trial.length, samples])
-        hits.append(sum(only_one_triple(trial.length, samples, stream) for _ in range(trial.draws)))
-        progress(place + 1, len(trial.samples))
-    return {"hits": np.array(hits)}
 
 
 def floor(length: float) -> float:
@@ -655,9 +653,6 @@ class SparseAnd(lab.Study):
         curves = [Chain(length, m, 0, 1, plan["steps"], 1.0, stop=False, **shape) for length, m in plan["curves"]]
         lengths = sorted({length for length, _ in plan["starts"]})
         return [*chains, *curves, *(Learner(length, LEARNER, plan["draws"]) for length in lengths)]
-
-    def measure(self, trial: Chain | Learner, progress: lab.Progress) -> lab.Outcome:
-        return keep_all(trial, progress) if isinstance(trial, Learner) else climb(trial, progress)
 
     def rows(self, trial: Chain | Learner, outcome: lab.Outcome) -> list[lab.Row]:
         return rows_of(trial, outcome)

@@ -48,44 +48,43 @@ class Built(lab.Trial):
         """Matrices of T rows and columns."""
         return 1 + (self.length / 100) ** 2
 
-
-def measured(trial: Built) -> lab.Outcome:
-    """The certified error, answers and norms of a construction, or why there is none."""
-    f = some_function(trial)
-    basis = tilted(f, TILT) if trial.basis == "tilted" else trial.basis
-    try:
-        built = construct(
-            f,
-            trial.mapping,
-            heads=1 if trial.single else trial.sparsity,
-            basis=basis,
-            seed=trial.seed,
-            general=not trial.symmetric,
-            as_printed=trial.printed,
-        )
-    except InputError as error:
-        return {"refused": str(error)}
-    answer = built.answer_error()
-    out: dict[str, Any] = {
-        "lemma": built.lemma,
-        "route": built.route,
-        "gamma": built.gamma,
-        "R": built.heads.scale,
-        "gap": built.heads.gap,
-        "coherence": built.heads.coherence,
-        "error": built.error,
-        "limit": built.gamma / 4,
-        "answer_error": answer,
-        "exact_limit": EXACT,
-        **{f"ratio {norm.name}": norm.actual / norm.promised for norm in built.norms},
-        # Prop 4.7 gives only orders of these, O(poly(s)) and O(2^s poly(s)): they are stored as measured.
-        **{f"frobenius W_{number}": _frobenius(layer) for number, layer in enumerate(built.model.mlp, 1)},
-    }
-    if trial.length <= ALL_BITS:
-        enumerated = built.enumerate()
-        worst = float(np.max([enumerated.answer_error or 0, answer or 0]))  # NaN where one of them is
-        out |= {"difference": abs(enumerated.error - built.error), "answer_error": worst}
-    return out
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The certified error, answers and norms of a construction, or why there is none."""
+        f = some_function(self)
+        basis = tilted(f, TILT) if self.basis == "tilted" else self.basis
+        try:
+            built = construct(
+                f,
+                self.mapping,
+                heads=1 if self.single else self.sparsity,
+                basis=basis,
+                seed=self.seed,
+                general=not self.symmetric,
+                as_printed=self.printed,
+            )
+        except InputError as error:
+            return {"refused": str(error)}
+        answer = built.answer_error()
+        out: dict[str, Any] = {
+            "lemma": built.lemma,
+            "route": built.route,
+            "gamma": built.gamma,
+            "R": built.heads.scale,
+            "gap": built.heads.gap,
+            "coherence": built.heads.coherence,
+            "error": built.error,
+            "limit": built.gamma / 4,
+            "answer_error": answer,
+            "exact_limit": EXACT,
+            **{f"ratio {norm.name}": norm.actual / norm.promised for norm in built.norms},
+            # Prop 4.7 gives only orders of these, O(poly(s)) and O(2^s poly(s)): they are stored as measured.
+            **{f"frobenius W_{number}": _frobenius(layer) for number, layer in enumerate(built.model.mlp, 1)},
+        }
+        if self.length <= ALL_BITS:
+            enumerated = built.enumerate()
+            worst = float(np.max([enumerated.answer_error or 0, answer or 0]))  # NaN where one of them is
+            out |= {"difference": abs(enumerated.error - built.error), "answer_error": worst}
+        return out
 
 
 def _frobenius(layer: nn.Module) -> float:
@@ -307,9 +306,6 @@ class SparseConstructions(lab.Study):
             for each in built
             if (each.mapping != "trainable" or each.basis == "orthonormal") and (each.single or each.sparsity > 1)
         ]
-
-    def measure(self, trial: Built, progress: lab.Progress) -> lab.Outcome:
-        return measured(trial)
 
     def row(self, trial: Built, outcome: lab.Outcome) -> lab.Row:
         ratios = [outcome[f"ratio {name}"] for name in NORMS if f"ratio {name}" in outcome]

@@ -56,20 +56,19 @@ class Online(lab.TrainedTrial):
         plain = sparse_recipe(self.gate, self.length, self.seed, **settings)
         return dataclasses.replace(plain, log=(on_hidden_bits(plain),))
 
-
-def watch(trial: Online, progress: lab.Progress) -> lab.Outcome:
-    """The curves of a training: online loss, accuracy on fresh strings, attention to the hidden bits."""
-    fitted = lab.trained(trial.recipe, progress).fitted
-    steps, mean = series(fitted.log, "hidden_attention.mean")
-    _, most = series(fitted.log, "hidden_attention.most")
-    return {
-        "step": np.array([line.steps for line in fitted.history]),
-        "loss": np.array([line.train_loss for line in fitted.history]),
-        "accuracy": np.array([line.validation_accuracy for line in fitted.history]),
-        "attention_step": np.array(steps),
-        "attention_mean": np.array(mean),
-        "attention_most": np.array(most),
-    }
+    def measure(self, progress: lab.Progress) -> lab.Outcome:
+        """The curves of a training: online loss, accuracy on fresh strings, attention to the hidden bits."""
+        fitted = lab.trained(self.recipe, progress).fitted
+        steps, mean = series(fitted.log, "hidden_attention.mean")
+        _, most = series(fitted.log, "hidden_attention.most")
+        return {
+            "step": np.array([line.steps for line in fitted.history]),
+            "loss": np.array([line.train_loss for line in fitted.history]),
+            "accuracy": np.array([line.validation_accuracy for line in fitted.history]),
+            "attention_step": np.array(steps),
+            "attention_mean": np.array(mean),
+            "attention_most": np.array(most),
+        }
 
 
 def transition(outcome: lab.Outcome) -> lab.Row:
@@ -242,9 +241,6 @@ class SparseParity(lab.Study):
         first = plan.get("first_seed", 0)
         seeds = range(first, first + plan["seeds"])
         return [Online(length=length, seed=seed, **shape) for length in plan["lengths"] for seed in seeds]
-
-    def measure(self, trial: Online, progress: lab.Progress) -> lab.Outcome:
-        return watch(trial, progress)
 
     def row(self, trial: Online, outcome: lab.Outcome) -> lab.Row:
         return {**super().row(trial, outcome), **transition(outcome)}
