@@ -542,7 +542,7 @@ def test_what_the_system_refuses_is_no_traceback(
 
 def test_a_small_limit_of_open_files_is_a_sentence(tmp_path: Path) -> None:
     command = ["run", "low-variance", "--scale", "smoke", "--limit", "1", "--workers", "2", "--results", "results"]
-    limited = ["sh", "-c", 'ulimit -n 12; exec "$@"', "sh", sys.executable, "-m", "flipscope.cli", *command]
+    limited = ["sh", "-c", 'ulimit -n 8; exec "$@"', "sh", sys.executable, "-m", "flipscope.cli", *command]
     run = subprocess.run(limited, capture_output=True, text=True, cwd=tmp_path)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == (
