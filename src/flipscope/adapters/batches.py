@@ -9,7 +9,7 @@ _CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger b
 _DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
 _UNKNOWN_BYTES = _CACHE_BYTES // 1024  # assumed size of the largest intermediate if it is unknown
 _FEWEST, _MOST = 16, 8192  # inputs per batch if memory allows: with fewer, the overhead of each call shows
-_FOREIGN = 1 << 15  # inputs per batch of models of other libraries, whose calls cost milliseconds
+_FOREIGN = 8192  # inputs per batch of models of other libraries, whose calls cost a tenth of a millisecond or more
 
 
 def fast_batch(

@@ -167,14 +167,14 @@ class SessionModel:
 
     def _run(self, feed: dict[str, Array], rows: int) -> Array:
         """The output for these strings; if the batch size is fixed, the last string is repeated to fill it."""
-        filled = {
-            name: np.concatenate([each, np.repeat(each[-1:], rows - len(each), axis=0)]) for name, each in feed.items()
-        }
-        return np.asarray(self.session.run([self._output], filled)[0])
+        missing = rows - len(next(iter(feed.values())))
+        if missing:
+            feed = {name: np.concatenate([each, np.repeat(each[-1:], missing, axis=0)]) for name, each in feed.items()}
+        return np.asarray(self.session.run([self._output], feed)[0])
 
     def _typed(self, name: str, array: Array) -> Array:
         kind = self._inputs[name].type if name in self._inputs else ""
-        return array.astype(_TYPES.get(kind, array.dtype))
+        return array.astype(_TYPES.get(kind, array.dtype), copy=False)
 
 
 def as_numpy(value: Any) -> Array:

@@ -311,12 +311,15 @@ class TrustedSigns:
     def _sample(self, way: str, logits: Logits) -> tuple[NDArray[np.int64], int]:
         """Indices of the logits to compare, those with new values first, and the number of these."""
         assert self._stream is not None
+        missing = self._size() - self._compared[way]
+        if way in self._compared and missing <= 0:
+            return self._stream.choice(len(logits), math.ceil(len(logits) / AUDIT), replace=False), 0
         # Many logits are not all looked at: sorting them would take longer than computing them.
         some = self._stream.choice(len(logits), CANDIDATES, replace=False) if len(logits) > CANDIDATES else None
         order = self._stream.permutation(len(logits)) if some is None else some
         single = logits if logits.ndim == 1 else logits.max(axis=1)  # for classes, the largest represents all
         new = order[np.sort(np.unique(single[order], return_index=True)[1])]  # one of each value
-        new = new[~np.isin(single[new], self._values)][: max(0, self._size() - self._compared[way])]
+        new = new[~np.isin(single[new], self._values)][:missing]
         size = math.ceil(len(logits) / AUDIT) if way in self._compared else self._size()
         self._compared[way] += len(new)
         self._values = np.concatenate([self._values, single[new]])

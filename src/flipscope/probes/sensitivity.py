@@ -58,7 +58,7 @@ DEFAULT_STRINGS = 200
 DEFAULT_MAX_STRINGS = 100_000
 _FIRST_LOOK = 16
 _LOOK_GROWTH = 1.25  # the interval is checked after a quarter more strings, so at most a quarter is wasted
-_TABLE_BLOCK = 1 << 12  # strings of a truth table evaluated together
+_TABLE_BLOCK = 1 << 14  # strings of a truth table evaluated together
 _VALUES: NDArray[np.int8] = np.array([REJECT, UNDEFINED, ACCEPT], np.int8)  # by thresholds of Eq 15 exceeded
 
 
