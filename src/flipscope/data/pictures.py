@@ -73,7 +73,7 @@ def _eight_bits(library: Any, image: Any, file: Path) -> Any:
     """The image itself, or one of eight bits if its pixels are longer whole numbers or fractions from 0 to 1."""
     if image.mode not in ("F", "I") and not image.mode.startswith("I;16"):
         return image
-    pixels, white = np.asarray(image, np.float64), 1.0 if image.mode == "F" else float(_WHITE)
+    pixels, white = np.asarray(image, np.float32), 1.0 if image.mode == "F" else float(_WHITE)
     tags = getattr(image, "tag_v2", None)  # of TIFF, whose numbers can mean anything
     odd = tags is not None and (tags.get(_BLACK_IS_ZERO) != 1 or image.mode == "I" or tags.get(_BITS) == (12,))
     if odd or "transparency" in image.info:  # a shade that stands for nothing
