@@ -17,7 +17,7 @@ from flipscope.adapters.batches import fast_batch
 from flipscope.adapters.settled import Settled
 from flipscope.basics.errors import InputError
 
-FIXED_CALLS, FIXED_ROWS = 6, 90  # two trial calls; a sample in float64 and its perturbed part; the fewest audits
+FIXED_CALLS, FIXED_ROWS = 7, 95  # three trial calls; a sample in float64 and its perturbed part; the fewest audits
 
 
 class Counted(nn.Module):
@@ -58,7 +58,7 @@ def test_few_calls_and_few_rows(name: str, count: int, length: int) -> None:
     assert len(Counted.rows) <= FIXED_CALLS + needed / 2000
     Counted.rows.clear()
     MEASUREMENTS[name](Subject(lambda bits: model(bits.float()), output="logit"), strings(count, length))
-    assert sum(Counted.rows) <= needed + 13
+    assert sum(Counted.rows) <= needed + 18
 
 
 def test_a_truth_table_asks_each_string_once() -> None:
@@ -74,9 +74,9 @@ def test_the_trial_is_of_other_sizes_than_the_strings() -> None:
         Subject(Counted(length), precision="native").values(strings(3, length))
         *trial, own = Counted.rows
         assert own == 3
-        assert len(trial) == 2
+        assert len(trial) == 3
         assert length not in trial
-        assert trial[0] > trial[1]
+        assert trial[0] > trial[1] == trial[2]
 
 
 def test_batches_are_as_large_as_a_cache_or_the_limit() -> None:

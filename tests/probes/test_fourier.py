@@ -494,9 +494,9 @@ def test_the_output_and_the_threshold_of_an_oracle() -> None:
         return output[:, 1]
 
     assert oracle(Subject(scores, output=second), "logit")(strings).tolist() == [0, -1, -2, -3]
-    assert oracle(Subject(scores, output=second))(strings).tolist() == [0, 0, 0, 0]
+    assert oracle(Subject(scores, output=second, threshold=0))(strings).tolist() == [0, 0, 0, 0]
     assert oracle(Subject(scores, output=second, threshold=-1.5))(strings).tolist() == [1, 1, 0, 0]
-    assert spectrum(Subject(scores, output=second), 3).real.degree() == 1
+    assert spectrum(Subject(scores, output=second, threshold=0), 3).real.degree() == 1
     with pytest.raises(InputError, match="choose it with output="):
         spectrum(scores, 4)
 

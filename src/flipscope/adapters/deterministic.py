@@ -44,6 +44,8 @@ def trial_rows(strings: Bits, batch: int | None) -> tuple[Bits, int]:
     """
     length, most = strings.shape[1], STRINGS if batch is None else min(STRINGS, batch)
     counts = [count for count in range(most, 0, -1) if count != length] or [1]
+    if counts[0] == 1 < most:
+        counts = [most, 1]  # of two strings of two bits nothing else can be told
     few = some_strings(strings, counts[0])
     again = next((count for count in counts[1:] if count <= COPIES), counts[-1])
     return few[np.arange(counts[0]) % len(few)], again
@@ -54,7 +56,7 @@ def check_alike(
 ) -> float:
     """Raise InputError unless outputs of ``few`` strings and of copies of one ``row`` agree; their largest difference.
 
-    The row is the one in the middle, which a maximum or a minimum over the batch would move, too. Only if the two calls
+    The row is one below the middle, which a maximum or a median over the batch would move, too. Only if the two calls
     differ by more than the order of summation explains, further calls find out why.
     """
     if np.isnan(first).any() or np.isnan(second).any():

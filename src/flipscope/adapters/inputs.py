@@ -155,8 +155,9 @@ def _tensors(parts: tuple[Any, ...], device: torch.device) -> tuple[Tensor, ...]
                 raise InputError(f"inputs of type {part.dtype} must be numbers")
             # A copy, since torch warns about read-only arrays.
             part = torch.from_numpy(np.array(as_array(part, "inputs"), order="C"))
-        part = moved(part.detach(), device)
-        found.append(part.clone() if part.is_inference() else part)  # inference tensors have no derivatives
+        own = moved(part.detach(), device)
+        # A copy, since the model may write to its input, and since inference tensors have no derivatives.
+        found.append(own.clone() if own is part or own.data_ptr() == part.data_ptr() else own)
     if len({len(part) for part in found}) != 1:
         raise InputError(f"inputs hold {' and '.join(str(len(part)) for part in found)} strings: give as many of each")
     return tuple(found)

@@ -100,11 +100,13 @@ class EstimatorModel:
         given = as_numpy(arguments[0])
         found = getattr(self.estimator, self._method)(given)
         classes = getattr(self.estimator, "classes_", None)
-        if isinstance(found, list) or isinstance(classes, list):
+        several = isinstance(classes, list) and any(np.ndim(each) for each in classes)
+        if isinstance(found, list) or several:
             raise InputError("the estimator predicts several outputs at once: wrap it in a function that picks one")
         found = np.asarray(found)
         columns = found.shape[1] if found.ndim == 2 else 1
-        if self._method == "decision_function" and classes is not None and columns not in (1, len(classes)):
+        pairs = getattr(self.estimator, "decision_function_shape", None) == "ovo" and columns > 1
+        if self._method == "decision_function" and classes is not None and (pairs or columns not in (1, len(classes))):
             found = np.asarray(self.estimator.predict(given))  # numbers of pairs of classes, not of classes
         elif self._method != "predict":
             return torch.from_numpy(np.array(found, np.float64))

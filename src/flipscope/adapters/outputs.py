@@ -37,7 +37,6 @@ _TO_PROBABILITIES = {"sigmoid", "sigmoid_", "expit", "hardsigmoid", "softmax", "
 _LINEAR = {"linear", "matmul", "__matmul__", "mm", "bmm", "mv", "addmm", "baddbmm", "einsum", "bilinear"}
 _LINEAR |= {"conv1d", "conv2d", "conv3d"}
 _SHIFTS = {"add", "sub", "__add__", "__radd__", "__sub__", "__rsub__", "rsub"}  # such as a bias, or a difference
-_IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}  # and names such as "add_"
 _COPIES = {"to", "float", "double", "half", "type", "clone", "contiguous", "reshape", "flatten", "cpu", "detach"}
 
 
@@ -66,14 +65,16 @@ def numbers(output: Any) -> Tensor:
     """A model's output as a floating-point tensor; for an object with ``logits``, these."""
     found = getattr(output, "logits", output)
     if isinstance(found, np.ndarray) and found.dtype.kind in "biuf":
-        found = torch.from_numpy(np.ascontiguousarray(found))
-    if not isinstance(found, Tensor) or found.is_complex():
+        native = np.float64 if found.dtype == np.longdouble else found.dtype.newbyteorder("=")
+        found = torch.from_numpy(np.ascontiguousarray(found, native))
+    plain = isinstance(found, Tensor) and found.layout is torch.strided and not found.is_quantized
+    if not isinstance(found, Tensor) or not plain or found.is_complex():
         raise InputError(
             f"the model returned {type(output).__name__}, not logits [string] or [string, class]: {_offer(output)}"
         )
     if not found.is_floating_point():
         return in_float64(found)
-    return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+    return found.float() if found.element_size() < 4 else found
 
 
 def _offer(output: Any) -> str:
@@ -147,12 +148,15 @@ class OutputWatch(TorchFunctionMode):
         super().__init__()
         self.sizes: list[int] = []
         # By storage, and kept alive, since the place of a freed storage may be used again.
-        self._makers: dict[int | None, tuple[Maker, Tensor]] = {}
+        self._makers: dict[int | None, tuple[Maker, Tensor, int]] = {}
 
     def maker(self, output: Any) -> Maker | None:
         """What the tensor in a model's output holds, as far as that was seen."""
         found = getattr(output, "logits", output)
-        return self._makers.get(_storage(found), (None, None))[0] if isinstance(found, Tensor) else None
+        if not isinstance(found, Tensor) or (place := _storage(found)) not in self._makers:
+            return None
+        maker, made, version = self._makers[place]
+        return maker if _version(made) == version else None  # else it was changed in place
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -163,11 +167,8 @@ class OutputWatch(TorchFunctionMode):
             if isinstance(tensor, Tensor):
                 self.sizes.append(tensor.numel() * tensor.element_size())
                 maker = self._made_by(name, args)
-                if maker is not None:
-                    if (place := _storage(tensor)) is not None:
-                        self._makers[place] = maker, tensor
-                elif name in _IN_PLACE or (name.endswith("_") and not name.endswith("__")):
-                    self._makers.pop(_storage(tensor), None)
+                if maker is not None and (place := _storage(tensor)) is not None:
+                    self._makers[place] = maker, tensor, _version(tensor)
         return out
 
     def _made_by(self, name: str, args: tuple[Any, ...]) -> Maker | None:
@@ -178,6 +179,11 @@ class OutputWatch(TorchFunctionMode):
         if name in _SHIFTS and any(self.maker(each) == "logit" for each in args):
             return "logit"
         return self.maker(args[0]) if name in _COPIES and args else None
+
+
+def _version(tensor: Tensor) -> int:
+    """A number that every change in place raises; 0 where PyTorch does not count them."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _storage(tensor: Tensor) -> int | None:

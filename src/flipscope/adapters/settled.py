@@ -2,7 +2,7 @@
 
 A measurement settles its model at its start and examines it nowhere else. `Settled(subject)` checks the numbers of a
 module and makes the copy that is measured, if that is not the module itself: on another device, or in another number
-type. The first strings of each length are then tried in two calls, which tell
+type. The first strings of each length are then tried in three calls, which tell
 
 - the encoding, if a module without an embedding takes integers only,
 - whether the outputs are probabilities, logits or classes, and that there is one answer per string,
@@ -54,6 +54,7 @@ Bits: TypeAlias = NDArray[np.uint8]
 Logits: TypeAlias = NDArray[np.floating]
 Ask: TypeAlias = Callable[[Any], NDArray[np.floating]]
 
+_WHOLE = 2.0**24  # from here on all numbers in float32 are whole
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -168,8 +169,14 @@ class Settled:
         found = numbers(self.chosen_part(raw))
         values = decision_values(found, self.subject.output, count, None if self.subject.foreign else length)
         self.classes = values.shape[1] if values.ndim == 2 else None
-        # Even without gradients, a parameter that a module returns unchanged requires one.
-        out: Logits = values.detach().cpu().numpy()
+        if self.subject.threshold is not None:
+            if self.classes is not None or self.meaning == "labels":
+                raise InputError("a threshold is for one number per string, and the model decides between classes")
+            if self.meaning == "probabilities" and found.ndim == 2:
+                values = found[:, -1]  # the probability of 1, not its lead over that of 0
+        # Even without gradients, a parameter that a module returns unchanged requires one. A copy, since some models
+        # write every output to the same place.
+        out: Logits = values.detach().cpu().numpy().copy()
         return out
 
     def rows(self, raw: Any, count: int, source: str = "the model") -> Float[Tensor, "string ..."]:
@@ -210,20 +217,24 @@ class Settled:
         finite, regressor = values[np.isfinite(values)], self._unclear == "a regressor"
         if bool(((finite == 0) | (finite == 1)).all()):
             self._wholes |= {float(finite.min()), float(finite.max())} if len(finite) else set()
-        elif bool((finite == np.floor(finite)).all()):
+        elif bool((finite == np.floor(finite)).all()) and float(np.abs(finite).max()) < _WHOLE:
             self._wholes |= set(np.unique(finite)[:3].tolist())
         elif (finite.min() >= 0 and finite.max() <= 1) or regressor:
             self._refuse_numbers("the estimator predicts numbers" if regressor else "all outputs lie between 0 and 1")
         else:
             self._unclear = None  # real numbers that are no probabilities
-        if len(self._wholes) > 2 and self._unclear == "a function" and not callable(self.subject.output):
+        one_side = bool(self._wholes) and (min(self._wholes) > 0 or max(self._wholes) < 0)
+        if self._unclear is not None and (len(self._wholes) > 2 or (len(self._wholes) == 2 and one_side)):
             some = ", ".join(f"{value:g}" for value in sorted(self._wholes)[:3])
-            raise InputError(
-                f"the model gives whole numbers such as {some}, which may be classes or a score: say output='labels' "
-                "if each is an answer of its own, or output='logit' for the answer 1 where the number is positive"
+            both = (
+                "threshold=0 if they are a score, or give a function that returns one number per class if they are not"
             )
-        if len(self._wholes) > 2 and regressor:
-            self._refuse_numbers("the estimator predicts numbers")
+            if not callable(self.subject.output):
+                both = "output='labels' if each is an answer of its own, or output='logit' for the answer 1 where the "
+                both += "number is positive"
+            raise InputError(
+                f"the model gives whole numbers such as {some}, which may be classes or a score: say {both}"
+            )
 
     def _refuse_numbers(self, what: str) -> None:
         both = "output='probability' for the answer 1 above 0.5, or output='logit' for the answer 1 above 0"
@@ -347,7 +358,7 @@ class Settled:
     # ------------------------------------------------------------ the trial
 
     def _try_out(self, strings: Bits, ask: Ask | None) -> None:
-        """Two calls: of several strings, and of copies of one of them."""
+        """Three calls: of several strings, and twice of copies of one of them."""
         few, again = trial_rows(strings, self.subject.batch)
         sizes: list[list[int]] = []
 
@@ -365,9 +376,11 @@ class Settled:
             return numbers
 
         first = examined(few)
-        row = int(np.argsort(first[:, 0], kind="stable")[len(first) // 2])
-        second = examined(np.repeat(few[row : row + 1], again, axis=0))
-        self.noise = check_alike(self, few, first, row, second, ask)
+        row = int(np.argsort(first[:, 0], kind="stable")[len(first) // 4])
+        copies = np.repeat(few[row : row + 1], again, axis=0)
+        second = [examined(copies) for _ in range(2)]  # what a call leaves behind shows in the next one of that size
+        self.noise = check_alike(self, few, first, row, np.concatenate(second), ask)
+        del sizes[2:]
         if self.subject.batch is None:
             width = few.shape[1] * (self.dtype or torch.float32).itemsize
             self.batch = self.fast_batch(sizes, (len(few), again), width)
@@ -405,16 +418,18 @@ class Settled:
 
     def interpret(self, part: Any, watch: OutputWatch, count: int, length: int = 0) -> None:
         """Note whether the outputs are probabilities, and whether that can be seen."""
-        if self.meaning != "auto":
+        if self.meaning not in ("auto", "probabilities") or self.subject.output == "probabilities":
             return
         try:
             found = numbers(part)
             values = decision_values(found, "auto", count, None)
         except InputError:  # no decision: a measurement that needs one will say so
             return
+        maker = "probability" if self.meaning == "probabilities" else watch.maker(part)
         if values.ndim == 2 or found.numel() != len(values):
+            if maker == "probability" and values.ndim == 1:
+                self.meaning = "probabilities"
             return
-        maker = watch.maker(part)
         if maker == "probability":
             self.meaning = "probability"
         elif maker is None:
@@ -504,7 +519,7 @@ class Settled:
 
     def _hint(self) -> str:
         hints = []
-        if not callable(self.encoding):
+        if not callable(self.encoding) and not self._is_wide:
             other = "floats" if self.encoding == "bits" else "bits"
             hints.append(f"it was given {encoding_name(self.encoding)}: if it wants {other}, say encoding={other!r}")
         if self._is_wide:
@@ -523,11 +538,11 @@ def check_numbers(module: nn.Module, *, finite: bool = True) -> None:
     """Raise InputError unless the module has numbers, and, if required, these are ``finite``."""
     for name, parameter in module.named_parameters():
         _check_data(name, parameter)
-        if finite and not _all_finite(parameter.detach()):
+        if finite and _is_plain(parameter) and not _all_finite(parameter.detach()):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
     for name, buffer in module.named_buffers():
         _check_data(name, buffer)
-        if finite and bool(buffer.detach().isnan().any()):  # infinity is usual there, in masks
+        if finite and _is_plain(buffer) and bool(buffer.detach().isnan().any()):  # infinity is usual there, in masks
             raise InputError(f"the model has NaN in {name}: nothing can be measured of it")
 
 
@@ -536,6 +551,11 @@ def _check_data(name: str, tensor: Tensor) -> None:
         raise InputError(f"the model has no {name} yet: call it on some strings once, then measure it")
     if tensor.is_meta:
         raise InputError("the model has shapes but no numbers: build it with a seed")
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether PyTorch can look through its numbers."""
+    return tensor.layout is torch.strided and not tensor.is_quantized and tensor.element_size() > 1
 
 
 def _all_finite(numbers: Tensor) -> bool:

@@ -156,6 +156,8 @@ class Subject:
         with settled.measuring():
             values = settled.logits(check_strings(strings))
             settled.check_clear(values)
+        if broken := int(np.isnan(values).sum()):
+            raise InputError(f"the model gave NaN for {broken} of {values.size} answers: it is broken on these strings")
         return settled.chosen(values)
 
     def _wanted_device(self, device: Device | None) -> torch.device | None:

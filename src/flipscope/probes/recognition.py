@@ -144,6 +144,8 @@ def _accepted(settled: Settled, bits: Bits, margin: float) -> Int8[np.ndarray, "
     """The model's answer to each string with this margin."""
     logits = settled.logits(bits)
     settled.check_clear(logits)
+    if settled.meaning == "labels":
+        raise InputError("recognition is by a logit with a margin, and the model gives labels")
     if logits.ndim > 1:
         raise InputError(
             f"the model decides between {logits.shape[1]} classes, and recognition is by one logit: choose it by "

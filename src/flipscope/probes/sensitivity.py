@@ -197,10 +197,11 @@ def _changes(settled: Settled, bits: Bits, options: Options) -> Logits:
     parts = []
     for block in _blocks(engine, bits):
         base, flipped = engine.flip_logits(block)
-        if base.ndim > 1:
+        if base.ndim > 1 or settled.meaning == "labels":
+            numbers = f"{base.shape[1]} numbers per string" if base.ndim > 1 else "labels"
             raise InputError(
-                f"the model gives {base.shape[1]} numbers per string, and changes of the logit are of one: choose "
-                "it by output=, such as a function that returns out[:, 1]"
+                f"the model gives {numbers}, and changes of the logit are of one number: choose it by output=, such as "
+                "a function that returns out[:, 1]"
             )
         if settled.may_overflow and not (np.isfinite(base).all() and np.isfinite(flipped).all()):
             raise _Overflow
@@ -276,7 +277,7 @@ def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunc
     [0, 0, 0, 1, 0, 1, 1, 1]
     """
     answers, meter = _exact_answers(model, n, options)
-    if not meter.is_binary:
+    if not (meter.is_binary or _are_bits(answers, meter)):
         kind = "labels" if meter.classes is None else f"{meter.classes} classes"
         raise InputError(f"the model decides between {kind}, and a truth table is of two")
     return BooleanFunction.from_words(pack(answers.astype(np.uint8)), n)
@@ -295,7 +296,7 @@ def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     """The exact spectrum, from the answers to all strings."""
     answers, meter = _exact_answers(model, n, options)
     total = 1 << n
-    if meter.is_binary:
+    if meter.is_binary or _are_bits(answers, meter):
         f = BooleanFunction.from_words(pack(answers.astype(np.uint8)), n)
         profile = cube_sensitivity.profile(f)
         influences = [float(influence) for influence in cube_sensitivity.influences(f)]
@@ -322,6 +323,11 @@ def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     )
 
 
+def _are_bits(answers: NDArray[np.integer], meter: _Meter) -> bool:
+    """Whether labels are those of two classes, 0 and 1."""
+    return meter.classes is None and bool(((answers == 0) | (answers == 1)).all())
+
+
 def _exact_answers(model: Model, n: int, options: Options) -> tuple[NDArray[np.integer], _Meter]:
     """The answer to every string of length n, in the order of truth tables."""
     n = check_count("n", n)
@@ -333,7 +339,7 @@ def _exact_answers(model: Model, n: int, options: Options) -> tuple[NDArray[np.i
     meter = _Meter(model, options, Work(total, n, flips=False))
     report = _reporter(options, total)
     meter.signs.announce(total)
-    values: NDArray[np.integer] = np.empty(total, np.uint8 if meter.is_binary else np.int64)
+    values = np.empty(total, np.int64)  # labels may be of any size
     with meter.settled.measuring():
         for start in range(0, total, _TABLE_BLOCK):
             count = min(_TABLE_BLOCK, total - start)
@@ -390,7 +396,7 @@ class _Meter:
     @property
     def is_binary(self) -> bool:
         """Whether the answers are 0 and 1."""
-        return self.classes is None and self.settled.subject.output != "labels"
+        return self.classes is None and self.signs.asked.meaning != "labels"
 
     def account(self) -> Measured:
         """The account of the measurement so far."""
@@ -418,6 +424,11 @@ class _Meter:
 
     def _screened(self, strings: Bits) -> None:
         """Measure with the heuristic screen."""
+        if isinstance(self.signs.working, GeneralEngine):
+            self.settled.prepare(strings)
+            self.settled.logits(strings[:1])  # tells whether the answers are classes
+        if not self.is_binary:
+            raise InputError("heuristic=True is for answers of 0 and 1, and the model decides between classes")
         answers, changed, self._screening = screened_changes(
             self.signs.working,
             strings,

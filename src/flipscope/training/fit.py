@@ -186,7 +186,7 @@ def fit(
     >>> fit(model, sets["train"], sets["validation"], learning_rate=0.01, batch=32, max_steps=4).steps
     4
     """
-    subject = as_subject(model)
+    subject = _of_logits(as_subject(model))
     module = subject.needed_module("fit trains the parameters of")
     device = subject.device if device is None else device
     protocol = _protocol(protocol, choices, train, terms)
@@ -297,7 +297,7 @@ def evaluate(
 
     It is asked where its parameters are, or on the `device` that is given.
     """
-    subject = as_subject(model).replaced(diverged=True)
+    subject = _of_logits(as_subject(model)).replaced(diverged=True)
     module = subject.needed_module("evaluate takes")
     task = _Task(Aim(loss, labels), inputs)
     strings, targets = task.checked(data.bits, data.labels, "data")
@@ -559,6 +559,15 @@ def _part(model: nn.Module, inputs: Tensor, logits: Callable[[Tensor], Tensor], 
         positions = model.config.longest or 1  # patches
     most = _POSITIONS if device.type == "cpu" else _DEVICE_POSITIONS
     return max(16, most // max(1, positions))
+
+
+def _of_logits(subject: Subject) -> Subject:
+    """The subject; InputError if its outputs are said to be other than logits, which losses and labels are of."""
+    if subject.threshold is not None or subject.output in ("probability", "probabilities", "labels"):
+        raise InputError(
+            "training and evaluation are of logits: leave threshold and output out, or give output='logit'"
+        )
+    return subject
 
 
 def _forward(subject: Subject, inputs: Inputs, device: torch.device) -> Forward | None:
