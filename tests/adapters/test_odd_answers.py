@@ -119,6 +119,17 @@ def test_a_model_that_remembers_its_last_call_is_refused() -> None:
             ask(Carrying(), EVERY)
 
 
+def test_memory_is_noticed_also_where_every_output_is_written_to_one_place() -> None:
+    place, calls = np.zeros(9000), iter(range(1000))
+
+    def counted(bits: Tensor) -> np.ndarray:
+        place[: len(bits)] = bits.numpy().sum(axis=1) - 2.5 + next(calls)
+        return place[: len(bits)]
+
+    with pytest.raises(InputError, match="for the same inputs"):
+        flipscope.sensitivity(counted, EVERY)
+
+
 class Largest(nn.Module):
     """The number of a class, as a floating-point number."""
 

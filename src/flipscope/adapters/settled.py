@@ -84,7 +84,7 @@ class Settled:
         self.batch = subject.batch or 0  # 0 before the trial
         self.noise = 0.0  # the largest difference between outputs for one string, which is rounding
         self._length: int | None = None
-        self._unclear: str | None = None  # why numbers may mean two things, as long as they may
+        self._is_unclear = False  # whether numbers may mean two things, as far as they were seen
         self._wholes: set[float] = set()  # some of the whole numbers that were seen as outputs
         self._is_wide = False  # whether the module was converted to float64
         wanted = None if native else self._measured_type()
@@ -212,9 +212,9 @@ class Settled:
             if not bool((values == np.floor(values)).all()):
                 raise InputError("output='labels' needs whole numbers, one for each answer, and the model gives others")
             return
-        if values.ndim == 2 or self.meaning != "auto" or self.subject.threshold is not None or self._unclear is None:
+        if values.ndim == 2 or self.meaning != "auto" or self.subject.threshold is not None or not self._is_unclear:
             return
-        finite, regressor = values[np.isfinite(values)], self._unclear == "a regressor"
+        finite, regressor = values[np.isfinite(values)], getattr(self.subject.foreign, "is_regressor", False)
         if bool(((finite == 0) | (finite == 1)).all()):
             self._wholes |= {float(finite.min()), float(finite.max())} if len(finite) else set()
         elif bool((finite == np.floor(finite)).all()) and float(np.abs(finite).max()) < _WHOLE:
@@ -222,9 +222,9 @@ class Settled:
         elif (finite.min() >= 0 and finite.max() <= 1) or regressor:
             self._refuse_numbers("the estimator predicts numbers" if regressor else "all outputs lie between 0 and 1")
         else:
-            self._unclear = None  # real numbers that are no probabilities
+            self._is_unclear = False  # real numbers that are no probabilities
         one_side = bool(self._wholes) and (min(self._wholes) > 0 or max(self._wholes) < 0)
-        if self._unclear is not None and (len(self._wholes) > 2 or (len(self._wholes) == 2 and one_side)):
+        if self._is_unclear and (len(self._wholes) > 2 or (len(self._wholes) == 2 and one_side)):
             some = ", ".join(f"{value:g}" for value in sorted(self._wholes)[:3])
             both = (
                 "threshold=0 if they are a score, or give a function that returns one number per class if they are not"
@@ -370,10 +370,11 @@ class Settled:
                 return found
             part, seen = self._first_run(some) if not sizes else self.watched(lambda: self._part(some))
             if not sizes:
-                self.interpret(part, seen, len(some), strings.shape[1])
+                self.interpret(part, seen, len(some))
             sizes.append(seen.sizes)
-            numbers: NDArray[np.floating] = output_rows(part, len(some), "the model").flatten(1).detach().cpu().numpy()
-            return numbers
+            rows = output_rows(part, len(some), "the model").flatten(1).detach().cpu()
+            seen_now: NDArray[np.floating] = rows.numpy().copy()  # the next call may write to the same place
+            return seen_now
 
         first = examined(few)
         row = int(np.argsort(first[:, 0], kind="stable")[len(first) // 4])
@@ -416,7 +417,7 @@ class Settled:
         is_foreign = self.subject.foreign is not None
         return fast_batch(sizes, counts, smallest, self.device, self.subject.memory_limit, is_foreign)
 
-    def interpret(self, part: Any, watch: OutputWatch, count: int, length: int = 0) -> None:
+    def interpret(self, part: Any, watch: OutputWatch, count: int) -> None:
         """Note whether the outputs are probabilities, and whether that can be seen."""
         if self.meaning not in ("auto", "probabilities") or self.subject.output == "probabilities":
             return
@@ -433,12 +434,7 @@ class Settled:
         if maker == "probability":
             self.meaning = "probability"
         elif maker is None:
-            if getattr(self.subject.foreign, "is_regressor", False):
-                self._unclear = "a regressor"
-            elif self.module is not None and isinstance(part, Tensor) and part.is_floating_point():
-                self._unclear = "a module"
-            else:
-                self._unclear = "a function"
+            self._is_unclear = True
 
     def _prepare_known(self, length: int) -> None:
         """The number of strings per call of our own transformer, whose computation is known."""

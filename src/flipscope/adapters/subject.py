@@ -59,9 +59,9 @@ class Subject:
 
     ``threshold``: the answer is 1 where the output is greater. By default 0.5 for a probability, else 0.
 
-    ``precision``: which arithmetic is measured. "auto" is the function that the weights define: computed in float32
-    (weights in half precision too) with all doubtful signs computed again in float64, or in float64 if that is the
-    weights' type. "float64" is float64 throughout. "native" is the model exactly as it computes, without these checks;
+    ``precision``: which arithmetic is measured. "auto" is float32 (weights in half precision are copied to it), or
+    float64 if that is the weights' type; sensitivities, profiles and truth tables compute doubtful signs again in
+    float64. "float64" is float64 throughout. "native" is the model exactly as it computes, without these checks;
     functions, estimators and sessions are always measured so.
 
     ``device``: where it is evaluated, by default where its parameters are. The model itself stays where it is.
