@@ -70,7 +70,7 @@ def check_alike(
             if ask is not None and model is module:
                 return ask
             other = settled if model is module else settled.like(model)
-            return lambda some: other.rows(other.run(some), len(some)).flatten(1).detach().cpu().numpy()
+            return lambda some: other.rows(other.run(some), len(some)).flatten(1).detach().cpu().numpy().copy()
 
         check_together(module, asking, few, eps)
     return apart
